@@ -1,6 +1,7 @@
 /* A rank that has no memory for its part of a long broadcast of a type with gaps leaves it with an error; the others get one, too, as soon as it is seen in another
  * collective, instead of waiting for it.
  * ranks: 2 3
+ * env: WHIMBREL_COSTS=off
  * timeout: 120
  */
 #include "limit.h"

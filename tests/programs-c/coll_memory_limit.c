@@ -1,5 +1,6 @@
 /* No memory is left for packed copies of what a collective moves: the call gives MPI_ERR_NO_MEM, which names it and the bytes, and later ones go on.
  * ranks: 1 2
+ * env: WHIMBREL_COSTS=off
  * timeout: 60
  */
 #include "world.h"

@@ -1,5 +1,6 @@
 /* No memory is left for the stripes of a collective access to a file: every rank gets MPI_ERR_NO_MEM, and later accesses go on.
  * ranks: 1 2 3
+ * env: WHIMBREL_COSTS=off
  * timeout: 60
  */
 #include "world.h"

@@ -1,4 +1,5 @@
-/* A limit on the memory of this process. */
+/* A limit on the memory of this process. Programs that use it say `env: WHIMBREL_COSTS=off`: beside a thread that has measured, what the first thread gets no more
+ * would come from that one's reserve. */
 #ifndef LIMIT_H
 #define LIMIT_H
 

@@ -1,5 +1,6 @@
 /* No memory is left for copies of long messages: the calls that need one give MPI_ERR_NO_MEM, and the others go on.
  * ranks: 1 2
+ * env: WHIMBREL_COSTS=off
  * timeout: 60
  */
 #include "world.h"

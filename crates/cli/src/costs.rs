@@ -5,7 +5,7 @@ use engine::costs::measure::{Curves, measure};
 use engine::costs::{self, EAGER_BYTES_MAX, Missing, Obtained, Origin, UNASKED_BYTES_MAX};
 use memory::usage::{MessageCosts, Thresholds};
 use proto::costs::{Costs, PeerKind, SIZES, size};
-use proto::protocols::{self, Abilities, Protocol};
+use proto::protocols::{self, Abilities, Limits, Protocol};
 use std::fmt::Write;
 
 /// Longest message that goes with its header by datagrams, and longest that is not pulled.
@@ -148,6 +148,7 @@ pub fn protocols() -> Result<String, String> {
     let announced = params::SPECULATION.value().map_err(refused)? != "off";
     let abilities = Abilities { remote_read: params::SINGLE_COPY.value().map_err(refused)?, cooperative_copy: true };
     let (eager, set) = (params::EAGER_MAX.value().map_err(refused)? as u64, params::EAGER_MAX.is_set().map_err(refused)?);
+    let both_wait_bytes_max = if set { 0 } else { params::UNEXPECTED_MAX.value().map_err(refused)? as u64 / 2 };
     let mut out = origin(&known);
     for (kind, name) in kinds(costs, measured) {
         let by_costs = protocols::eager_bytes_max(&abilities, costs, kind, announced, UNASKED_BYTES_MAX as u64, EAGER_BYTES_MAX);
@@ -160,8 +161,9 @@ pub fn protocols() -> Result<String, String> {
             }
         }
         for size in (0..SIZES).map(size) {
-            let protocol = protocols::way(&abilities, costs, kind, announced, limit, size);
+            let protocol = protocols::way(&abilities, costs, kind, announced, Limits { eager_bytes_max: limit, both_wait_bytes_max }, size);
             let why = match protocol {
+                Protocol::Eager if size > limit && !measured => "both sides wait".to_owned(),
                 Protocol::Eager if set => "WHIMBREL_EAGER_MAX is set".to_owned(),
                 Protocol::Eager if !measured => "default of WHIMBREL_EAGER_MAX".to_owned(),
                 Protocol::Eager if size <= UNASKED_BYTES_MAX as u64 => "on any machine".to_owned(),
@@ -176,7 +178,7 @@ pub fn protocols() -> Result<String, String> {
             let expected = costs.expected_ps(kind, protocol, size);
             table.add_row([bytes(size), protocol.name().to_owned(), us(expected), us(seen), why]);
         }
-        let _ = writeln!(out, "\n{}: one message one way, us; the receiver waits\n{}", name, table.trim_fmt());
+        let _ = writeln!(out, "\n{}: one message one way, us; both sides wait for it\n{}", name, table.trim_fmt());
     }
     let maps = params::MAP_MEMORY.value().map_err(refused)?;
     let mapped = match (abilities.remote_read, maps) {

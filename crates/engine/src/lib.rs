@@ -218,13 +218,16 @@ impl Engine {
         if let Some(local) = &local {
             config.eager_bytes_max = config.eager_bytes_max.min(local.body_bytes_max());
         }
-        let costs = costs::State::new(config.costs_from.clone().filter(|_| local.is_some()), config.eager_bytes_max, config.processes);
+        // They are of processes with a core each.
+        let costs_from = config.costs_from.clone().filter(|_| local.is_some() && !config.shares_cores());
+        let costs = costs::State::new(costs_from, config.eager_bytes_max, config.processes);
         config.eager_bytes_max = costs.quick_bytes_max(config.eager_bytes_max, config.eager_is_set);
         let shared_cores = config.shares_cores();
         let protocols = proto::p2p::Config {
             me: config.me,
             processes: config.processes,
             eager_bytes_max: config.eager_bytes_max,
+            quick_bytes_max: config.eager_bytes_max,
             // Who shares its core is not there at the same time as the other.
             longer_while_both_wait: !config.eager_is_set && !shared_cores,
             shared_cores,
@@ -297,7 +300,9 @@ impl Engine {
         if let Some(bytes) = eager_bytes_max {
             let most = machine.memory.as_ref().map_or(usize::MAX, |memory| memory.body_bytes_max());
             (machine.config.eager_bytes_max, machine.worker.config.eager_is_set) = (bytes.min(most), true);
+            machine.config.quick_bytes_max = machine.config.eager_bytes_max;
             machine.worker.costs.fix(machine.config.eager_bytes_max);
+            machine.ask_again();
         }
         if let Some(bytes) = cooperative_bytes_min {
             (machine.worker.config.cooperative_bytes_min, machine.worker.config.cooperative_is_set) = (bytes, true);

@@ -9,6 +9,7 @@ use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
 use proto::costs::pieces::Done;
+use proto::costs::ways::Question;
 use proto::p2p::{self, Count, DataPath, Event, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
@@ -121,6 +122,10 @@ impl p2p::Worker for Worker {
     fn reads_crossing(machine: &mut Machine, process: u32, bytes: usize) -> bool {
         let reachable = machine.memory.as_mut().is_some_and(|local| local.reachable(process));
         reachable && !machine.worker.config.eager_is_set && machine.worker.costs.reads_crossing(process, bytes as u64)
+    }
+
+    fn offers(machine: &mut Machine, process: u32, bytes: usize, question: Question) -> Option<(bool, u16)> {
+        costs::offers(machine, process, bytes as u64, question)
     }
 
     fn own_bytes_max(&self) -> usize {

@@ -6,8 +6,8 @@
 crate::table! {
     /// What decides how messages on shared memory go, where `WHIMBREL_EAGER_MAX` and `WHIMBREL_COOPERATIVE_MIN` are not set: measured costs of this machine,
     /// which a file in the user's cache directory keeps (`auto`), or the file of this name, with a slash; costs that are measured anew (`measure`); or the
-    /// defaults of those two (`off`). `whimbrel info --costs` prints them. What was measured beside other work is not corrected later.
-    COSTS = text("off");
+    /// defaults of those two (`off`). What messages take corrects them. Where ranks share cores, the defaults. `whimbrel info --costs` prints them.
+    COSTS = text("auto");
 
     /// Largest message that goes with its header; longer ones are fetched when they are matched. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
     EAGER_MAX = number(Bytes, 131_072, 0..=131_072);

@@ -49,9 +49,22 @@ pub fn rendezvous_ps(abilities: &Abilities, costs: &Costs, kind: PeerKind, annou
     announced_ps().or_else(|| costs.expected_ps(kind, fetched, bytes))
 }
 
-/// How a message of `bytes` in one piece goes to `kind`, whose receiver waits for it, where messages up to `eager_bytes_max` go with their header.
-pub fn way(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, eager_bytes_max: u64, bytes: u64) -> Protocol {
-    if bytes <= eager_bytes_max {
+/// What a message of `bytes` costs to `kind` that goes with its header, and one that does not, ps.
+pub fn ring_and_rendezvous_ps(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, bytes: u64) -> Option<(u64, u64)> {
+    costs.expected_ps(kind, Protocol::Eager, bytes).zip(rendezvous_ps(abilities, costs, kind, announced, bytes))
+}
+
+/// Which messages go with their header: up to one length, and up to another one where both sides wait and that costs less.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub eager_bytes_max: u64,
+    pub both_wait_bytes_max: u64,
+}
+
+/// How a message of `bytes` in one piece goes to `kind` whose sender and receiver wait for it.
+pub fn way(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, limits: Limits, bytes: u64) -> Protocol {
+    let costs_less = || ring_and_rendezvous_ps(abilities, costs, kind, announced, bytes).is_none_or(|(ring, other)| !costs.measured() || ring <= other);
+    if bytes <= limits.eager_bytes_max || (bytes <= limits.both_wait_bytes_max && costs_less()) {
         Protocol::Eager
     } else if announced && abilities.remote_read {
         Protocol::Announced
@@ -125,8 +138,13 @@ mod tests {
         costs.set(NEAR, Protocol::Announced, Curve::through(&[(0, 5_000), (1 << 20, 5_000 + (1 << 19))]).unwrap());
         assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, true, 4096, 128 << 10), Some(8 << 10));
         assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, false, 4096, 128 << 10), Some(16 << 10));
-        let chosen = |announced, bytes| way(&ALL, &costs, NEAR, announced, 8 << 10, bytes);
+        let limits = |both_wait_bytes_max| Limits { eager_bytes_max: 8 << 10, both_wait_bytes_max };
+        let chosen = |announced, bytes| way(&ALL, &costs, NEAR, announced, limits(0), bytes);
         assert_eq!([chosen(true, 8 << 10), chosen(true, 8193), chosen(false, 8193)], [Protocol::Eager, Protocol::Announced, Protocol::Read]);
+        // Where both sides wait, longer ones go with their header while that costs less, and up to a length.
+        let waited = |most, bytes| way(&ALL, &costs, NEAR, false, limits(most), bytes);
+        assert_eq!([waited(64 << 10, 16 << 10), waited(16_383, 16 << 10), waited(64 << 10, 32 << 10)], [Protocol::Eager, Protocol::Read, Protocol::Read]);
+        assert_eq!(way(&ALL, &Costs::assumed(), NEAR, true, limits(64 << 10), 64 << 10), Protocol::Eager, "nothing was measured");
     }
 
     fn any_curve() -> impl Strategy<Value = Curve> {

@@ -14,7 +14,7 @@ use file::{Claim, Nothing};
 use machine::Topology;
 use proto::costs::pieces::{Done, Pieces};
 use proto::costs::seen::Seen;
-use proto::costs::ways::Ways;
+use proto::costs::ways::{Question, Ways};
 use proto::costs::{Costs, KINDS, PeerKind};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Messages up to this length go with their header on any machine: a system call alone takes longer than to copy them twice.
-pub const UNASKED_BYTES_MAX: usize = 4 << 10;
+pub const UNASKED_BYTES_MAX: usize = 8 << 10;
 /// Longest message that may go with its header, bytes.
 pub const EAGER_BYTES_MAX: u64 = 128 << 10;
 /// How often a process looks for costs that another one is measuring, or tries again where measuring failed, and how long it waits between.
@@ -213,7 +213,8 @@ pub(crate) struct State {
     timing: Option<Timing>,
     /// What pieces of copies with each process have taken, once there were some.
     pieces: Vec<Option<Box<Pieces>>>,
-    /// Which way messages to each process go that cross its own, once some have.
+    /// Which way long messages to each process go, once some have: those that cross its own, and the others.
+    crossing: Vec<Option<Box<Ways>>>,
     ways: Vec<Option<Box<Ways>>>,
     /// The program waits in a call, and has for more than a few looks.
     waits: bool,
@@ -255,6 +256,7 @@ impl State {
             seen: None,
             timing: None,
             pieces: Vec::new(),
+            crossing: Vec::new(),
             ways: Vec::new(),
             waits: false,
         }
@@ -262,12 +264,12 @@ impl State {
 
     /// A message of `bytes` is about to go to `process` that crosses its own.
     pub fn crosses(&mut self, process: u32, bytes: u64) {
-        of(&mut self.ways, process).count(bytes, trace::now_ns);
+        of(&mut self.crossing, process).count(bytes, trace::now_ns);
     }
 
     /// Whether such a message is to be read by its receiver.
     pub fn reads_crossing(&mut self, process: u32, bytes: u64) -> bool {
-        of(&mut self.ways, process).reads(bytes)
+        of(&mut self.crossing, process).reads(bytes)
     }
 
     /// Whether the sender's pieces of a message of about `bytes` that is copied together with `process` should go through the ring.
@@ -376,6 +378,7 @@ fn settle_now(machine: &mut Machine) {
             machine.worker.costs.settled = true;
             if !machine.worker.config.eager_is_set {
                 machine.config.eager_bytes_max = machine.worker.costs.assumed;
+                machine.config.quick_bytes_max = machine.worker.costs.assumed;
                 machine.announce_above();
             }
         }
@@ -388,20 +391,23 @@ fn limit_eager(machine: &mut Machine, obtained: &Obtained) {
     let most = EAGER_BYTES_MAX.min(local.capabilities().body_bytes_max as u64);
     let (announced, cooperative_copy) = (machine.announces_on_memory(), !machine.worker.waiting.oversubscribed);
     let mut limits = [[machine.worker.costs.assumed; 2]; KINDS];
-    let mut quick = usize::MAX;
+    let mut least = usize::MAX;
     for kind in PeerKind::ALL {
         for remote_read in [false, true] {
             let abilities = Abilities { remote_read, cooperative_copy };
             let limit = protocols::eager_bytes_max(&abilities, &obtained.costs, kind, announced, UNASKED_BYTES_MAX as u64, most);
             if let Some(limit) = limit {
                 limits[kind as usize][remote_read as usize] = limit as usize;
-                quick = quick.min(if remote_read == local.capabilities().remote_read { limit as usize } else { usize::MAX });
+                least = least.min(if remote_read == local.capabilities().remote_read { limit as usize } else { usize::MAX });
             }
         }
     }
     machine.worker.costs.limits = Some(limits);
     machine.worker.costs.known.fill(0);
-    machine.config.eager_bytes_max = quick.min(most as usize);
+    machine.worker.costs.ways.clear();
+    machine.ask_again();
+    machine.config.eager_bytes_max = least.min(most as usize);
+    machine.config.quick_bytes_max = most as usize;
     machine.announce_above();
 }
 
@@ -419,6 +425,28 @@ pub(crate) fn eager_limit(machine: &mut Machine, process: u32) -> usize {
         machine.worker.costs.known[process as usize] = limit;
     }
     limit
+}
+
+/// Whether a long message of `bytes` that crosses no others is offered to `process`, and how many may go after it with their headers before this is asked again:
+/// by what the costs say, and by what such messages have taken. `None` where neither counts.
+pub(crate) fn offers(machine: &mut Machine, process: u32, bytes: u64, question: Question) -> Option<(bool, u16)> {
+    let reachable = machine.memory.as_mut().is_some_and(|local| local.reachable(process));
+    if machine.worker.costs.setting.is_none() || machine.worker.config.eager_is_set || !reachable {
+        return None;
+    }
+    if !machine.worker.costs.settled {
+        return Some((question.expected, 0));
+    }
+    let kind = peer_kind(machine, process);
+    let announced = machine.announces_on_memory();
+    let worker = &mut machine.worker;
+    let abilities = Abilities { remote_read: true, cooperative_copy: true };
+    let costs = protocols::ring_and_rendezvous_ps(&abilities, &worker.config.costs, kind, announced, bytes);
+    let far = costs.is_none_or(|(ring, other)| ring.max(other) / 3 > ring.min(other) / 2);
+    // Shorter ones are expected to go as the limits say, which come from the same costs.
+    let longer = bytes > EAGER_BYTES_MAX && worker.config.costs.measured();
+    let expected = question.expected || (longer && costs.is_some_and(|(ring, other)| other < ring));
+    Some(of(&mut worker.costs.ways, process).ask(bytes, Question { expected, far, ..question }, trace::now_ns))
 }
 
 /// Where `process` is, as far as that is known.

@@ -10,6 +10,12 @@ impl Took {
         self.0[way as usize]
     }
 
+    /// `way` has taken `ns`, or in whatever unit the other is given.
+    #[inline]
+    pub fn set(&mut self, way: bool, ns: u64) {
+        self.0[way as usize] = ns;
+    }
+
     /// Whether one has taken half as long again as the other: then that one is tried rarely.
     #[inline]
     pub fn are_far_apart(&self) -> bool {

@@ -11,6 +11,7 @@ use super::speculation::Speculation as Announcements;
 use super::target::Target;
 use super::unexpected::Unexpected;
 use crate::costs::pieces::Done;
+use crate::costs::ways::{Question, Ways};
 use crate::credits::Credits;
 use crate::matching::{ContextIndex, Matcher, Pattern};
 use crate::protocols::{Abilities, Protocol, Transfer};
@@ -28,6 +29,8 @@ pub struct Config {
     pub processes: u32,
     /// Messages up to this many bytes go with their header.
     pub eager_bytes_max: usize,
+    /// Longest message of which the quick way may find that it goes with its header: a long one, where it need not be asked ([`Worker::offers`]).
+    pub quick_bytes_max: usize,
     /// Longer ones do, too, as far as the ring takes them, while their sender waits for nothing else and their receiver waits as well.
     pub longer_while_both_wait: bool,
     /// Processes of this host share its cores. Then receives are not announced to those among them: where some senders write, and other receivers read, one
@@ -167,6 +170,9 @@ pub trait Worker: Sized {
     fn crosses(machine: &mut Machine<Self>, process: u32, bytes: usize);
     /// Whether such a message is to be read by its receiver instead.
     fn reads_crossing(machine: &mut Machine<Self>, process: u32, bytes: usize) -> bool;
+    /// Whether a long message of `bytes` that crosses no others, and is about to go to `process`, is to be offered rather than to go with its header; and how many of
+    /// its length may go after it with their headers, without this question. `None`: its length alone decides.
+    fn offers(machine: &mut Machine<Self>, process: u32, bytes: usize, question: Question) -> Option<(bool, u16)>;
     /// Longest message to itself that a process keeps, bytes.
     fn own_bytes_max(&self) -> usize;
     /// A message is about to go whose protocol depends on costs.
@@ -237,6 +243,9 @@ pub struct Machine<W: Worker> {
     /// Peers whose long messages cross those of this process.
     pub(super) crossing: u32,
     pub peers: Vec<Peer<W>>,
+    /// Of each class of long messages to each peer, how many may go with their header before it is asked how they go; beside the peers, which short messages
+    /// look at.
+    pub(super) unasked: Vec<[u16; Ways::CLASSES]>,
     /// Those who are crowding.
     pub(super) crowding: Vec<u32>,
     /// Since they last were told to go on.
@@ -296,6 +305,7 @@ impl<W: Worker> Machine<W> {
             held: false,
             prompt: false,
             sends_blocking: false,
+            unasked: Vec::new(),
             lent: (0, 0),
             crossing: 0,
             peers,

@@ -4,6 +4,22 @@ use super::ports::Buffer;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 
+/// How a send to a process that shares memory with this one goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Manner {
+    /// With its header up to the limit for that process; a longer one may go through the ring where its receiver waits.
+    #[default]
+    ByLength,
+    /// Long, and it crosses others, and may wait for its receiver.
+    Crosses,
+    /// Long, and offered, though it might go with its header.
+    Offered,
+    /// As its receiver has announced; with its header where that has not.
+    Announced,
+    /// Long, and with its header, though others of its length might be offered.
+    WithHeader,
+}
+
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId(u64);
@@ -184,8 +200,8 @@ pub struct Request<B: Buffer> {
     pub in_use: bool,
     /// A send whose call returns only when it is complete.
     pub blocking: bool,
-    /// A send of a long message that crosses others, and may wait for its receiver.
-    pub crosses: bool,
+    /// How a send goes, as was decided when it was posted.
+    pub manner: Manner,
     pub peer: u32,
     /// The caller's.
     pub owner: u32,
@@ -230,7 +246,7 @@ impl<B: Buffer> Requests<B> {
                 r.owner = 0;
                 r.detached = false;
                 r.blocking = false;
-                r.crosses = false;
+                r.manner = Manner::ByLength;
                 r.announced = None;
                 r.head = head;
                 r.list = None;
@@ -252,7 +268,7 @@ impl<B: Buffer> Requests<B> {
                     detached: false,
                     in_use: false,
                     blocking: false,
-                    crosses: false,
+                    manner: Manner::ByLength,
                     announced: None,
                     head,
                     list: None,
@@ -443,7 +459,7 @@ where
                 continue;
             }
             (r.outcome.source, r.outcome.tag, r.outcome.bytes, r.outcome.cut_bytes, r.outcome.cancelled, r.outcome.failed).hash(hasher);
-            (r.head, &r.buffer, r.synchronous, r.detached, r.in_use, (r.blocking, r.crosses), r.peer, r.announced, r.missing, &r.list).hash(hasher);
+            (r.head, &r.buffer, r.synchronous, r.detached, r.in_use, (r.blocking, r.manner), r.peer, r.announced, r.missing, &r.list).hash(hasher);
         }
         self.free.hash(hasher);
     }

@@ -3,9 +3,10 @@
 use super::crossing::{self, Crossing};
 use super::machine::{Control, Machine, Peer, Worker};
 use super::ports::{Buffer, Count, DataPath, Event, Memory, Refused};
-use super::request::{RequestId, State, outcome};
+use super::request::{Manner, RequestId, State, outcome};
 use super::target::{Mode, Target};
 use super::unexpected::Unexpected;
+use crate::costs::ways::{Question, Ways};
 use crate::credits::Allowed;
 use crate::rendezvous::usage::Speculation;
 use crate::wire::{self, Context, Envelope, Kind, Rts};
@@ -14,6 +15,8 @@ use crate::wire::{self, Context, Envelope, Kind, Rts};
 const PACKED_EAGER_BYTES_MAX: usize = 16 << 10;
 /// The same from memory that the receiver maps: longer messages are copied once, straight from there.
 const LENT_EAGER_BYTES_MAX: usize = 16 << 10;
+/// Long messages of one class to a peer, of those that always go with their header, until the quick way is left once.
+const UNASKED: u16 = 255;
 
 impl<W: Worker> Machine<W> {
     /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Machine::send`] does it.
@@ -24,8 +27,7 @@ impl<W: Worker> Machine<W> {
     /// `leave` sends a packet with `bytes` of payload to a process that is connected, where there is room.
     #[inline(always)]
     pub fn send_quickly(&mut self, to: Target, bytes: usize, leave: impl FnOnce(&mut W::Memory, u32, [u64; 2]) -> bool) -> bool {
-        let otherwise = bytes > crossing::SHORT_BYTES_MAX && (self.crossing > 0 || (bytes > LENT_EAGER_BYTES_MAX && self.lent.1 > 0));
-        if bytes > self.config.eager_bytes_max || to.process == self.config.me || otherwise {
+        if bytes > self.config.quick_bytes_max || to.process == self.config.me || (bytes > crossing::SHORT_BYTES_MAX && self.asks(to.process, bytes)) {
             return false;
         }
         let peer = &mut self.peers[to.process as usize];
@@ -39,9 +41,33 @@ impl<W: Worker> Machine<W> {
             false => peer.credits.put_back(bytes as u64),
         }
         if bytes > crossing::SHORT_BYTES_MAX {
-            self.has_put(to.process);
+            self.has_put_quickly(to.process, bytes, sent);
         }
         sent
+    }
+
+    /// Of long messages of the class of `bytes` to `process`, how many may go with their header before it is asked how they go.
+    fn unasked(&mut self, process: u32, bytes: usize) -> &mut u16 {
+        let at = process as usize;
+        if at >= self.unasked.len() {
+            self.unasked.resize(at + 1, [0; Ways::CLASSES]);
+        }
+        &mut self.unasked[at][Ways::class_of(bytes).min(Ways::CLASSES - 1)]
+    }
+
+    /// Whether a long message is not one for the quick way.
+    #[inline(never)]
+    fn asks(&mut self, process: u32, bytes: usize) -> bool {
+        self.crossing > 0 || (bytes > LENT_EAGER_BYTES_MAX && self.lent.1 > 0) || *self.unasked(process, bytes) == 0
+    }
+
+    /// A long message has been `sent` the quick way, or not.
+    #[inline(never)]
+    fn has_put_quickly(&mut self, process: u32, bytes: usize, sent: bool) {
+        if sent {
+            *self.unasked(process, bytes) -= 1;
+            self.has_put(process);
+        }
     }
 
     /// A long message has gone into the ring to `process`: looks whether one of that process has begun to come meanwhile.
@@ -127,6 +153,70 @@ impl<W: Worker> Machine<W> {
         if reads { limit.min(crossing::SHORT_BYTES_MAX) } else { limit }
     }
 
+    /// Longest message of `bytes` that goes to `process` with its header, in the given manner, bytes.
+    fn limit_of(&mut self, process: u32, bytes: usize, manner: Manner) -> usize {
+        match manner {
+            Manner::ByLength => W::eager_limit(self, process),
+            Manner::Crosses => self.limit_to(process, bytes),
+            Manner::Offered | Manner::Announced => crossing::SHORT_BYTES_MAX,
+            Manner::WithHeader => self.memory.as_ref().map_or(0, Memory::body_bytes_max),
+        }
+    }
+
+    /// How a long message goes that crosses no others. One that might go with its header is not kept waiting for its receiver where its sender may count on its
+    /// leaving at once: it is offered only where the receiver has announced that it waits for it.
+    #[inline(never)]
+    fn manner(&mut self, to: &Target, buffer: &W::Buffer) -> Manner {
+        let (process, bytes) = (to.process, buffer.len());
+        let Some(memory) = &self.memory else { return Manner::ByLength };
+        if process == self.config.me || self.peers[process as usize].remote || bytes > Ways::BYTES_MAX || !buffer.is_contiguous() || self.is_lent(buffer) {
+            return Manner::ByLength;
+        }
+        // A longer one goes into the ring only if its receiver waits.
+        let longer = bytes > memory.body_bytes_max();
+        if longer && !(self.prompt && self.config.longer_while_both_wait) {
+            return Manner::ByLength;
+        }
+        let unasked = self.unasked(process, bytes);
+        if !longer && *unasked > 0 {
+            *unasked -= 1;
+            return Manner::WithHeader;
+        }
+        W::settle_costs(self);
+        let expected = !longer && bytes > W::eager_limit(self, process);
+        let counts = !longer && !self.may_wait(to.context);
+        if counts && !expected {
+            *self.unasked(process, bytes) = UNASKED;
+            return Manner::WithHeader;
+        }
+        let Some((offers, unasked)) = W::offers(self, process, bytes, Question { expected, far: false, alone: self.sends_blocking }) else {
+            *self.unasked(process, bytes) = if expected || longer { 0 } else { UNASKED };
+            return Manner::ByLength;
+        };
+        if !longer {
+            *self.unasked(process, bytes) = unasked;
+        }
+        match offers {
+            true if counts => Manner::Announced,
+            true => Manner::Offered,
+            false if longer => Manner::ByLength,
+            false => Manner::WithHeader,
+        }
+    }
+
+    /// What was said of messages that need not be asked about counts no more.
+    pub fn ask_again(&mut self) {
+        self.unasked.clear();
+    }
+
+    /// Whether a long message may wait for its receiver: not one that the program waits for before it does anything else, or where it expects nothing.
+    fn may_wait(&mut self, context: Context) -> bool {
+        !self.sends_blocking && {
+            let context = self.matcher.open(context);
+            self.matcher.awaits(context)
+        }
+    }
+
     /// Starts a send. `None`: it is complete already.
     #[inline]
     pub fn send(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
@@ -135,7 +225,15 @@ impl<W: Worker> Machine<W> {
         if crosses && self.config.me < to.process && bytes <= W::eager_limit(self, to.process) {
             W::crosses(self, to.process, bytes);
         }
-        let limit = if crosses { self.limit_to(to.process, bytes) } else { self.config.eager_bytes_max };
+        let manner = match crosses {
+            true => Manner::Crosses,
+            false if bytes > crossing::SHORT_BYTES_MAX => self.manner(to, buffer),
+            false => Manner::ByLength,
+        };
+        let limit = match bytes <= crossing::SHORT_BYTES_MAX {
+            true => self.config.eager_bytes_max,
+            false => self.limit_of(to.process, bytes, manner),
+        };
         if bytes <= self.longest_eager(buffer, limit) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !(peer.listed || peer.remote)
@@ -158,17 +256,12 @@ impl<W: Worker> Machine<W> {
                 }
             }
         }
-        self.send_slowly(to, buffer, mode, crosses)
+        self.send_slowly(to, buffer, mode, manner)
     }
 
-    /// Whether a message that is longer than [short](crossing::SHORT_BYTES_MAX) crosses others, and may wait for its receiver: not one that the program waits for
-    /// before it does anything else, or where it expects nothing. It may count on its leaving at once.
+    /// Whether a message that is longer than [short](crossing::SHORT_BYTES_MAX) crosses others, and may wait for its receiver.
     fn crosses(&mut self, to: &Target) -> bool {
-        let on = to.process != self.config.me && !self.sends_blocking && self.peers[to.process as usize].crossing.is_on();
-        on && {
-            let context = self.matcher.open(to.context);
-            self.matcher.awaits(context)
-        }
+        to.process != self.config.me && self.peers[to.process as usize].crossing.is_on() && self.may_wait(to.context)
     }
 
     /// Sends if that is possible at once; otherwise nothing happens.
@@ -219,7 +312,7 @@ impl<W: Worker> Machine<W> {
     }
 
     #[inline(never)]
-    fn send_slowly(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode, crosses: bool) -> Result<Option<RequestId>, W::Fault> {
+    fn send_slowly(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode, manner: Manner) -> Result<Option<RequestId>, W::Fault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -248,7 +341,7 @@ impl<W: Worker> Machine<W> {
         }
         let peer = &self.peers[to.process as usize];
         let announced = self.config.speculation != Speculation::Off && peer.may_be_announced();
-        if announced && buffer.len() > W::eager_limit(self, to.process) {
+        if announced && buffer.len() > self.limit_of(to.process, buffer.len(), manner) {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
             W::look(self)?;
             if self.peers[to.process as usize].failed {
@@ -259,7 +352,7 @@ impl<W: Worker> Machine<W> {
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
         let r = self.requests.at(id.index());
         (r.synchronous, r.blocking) = (mode == Mode::Synchronous, self.prompt && self.config.longer_while_both_wait);
-        r.crosses = crosses;
+        r.manner = manner;
         self.peers[to.process as usize].queue.push_back(id);
         if let Err(fault) = self.flush(to.process) {
             // The buffer is the program's again. What else waits for that process fails with it.
@@ -368,15 +461,15 @@ impl<W: Worker> Machine<W> {
             }
             let Some(&id) = peer.queue.front() else { break };
             let r = self.requests.at(id.index());
-            let (bytes, crosses) = (r.buffer.len(), r.crosses);
-            let limit = if crosses { self.limit_to(process, bytes) } else { W::eager_limit(self, process) };
+            let (bytes, manner) = (r.buffer.len(), r.manner);
+            let limit = self.limit_of(process, bytes, manner);
             let buffer = self.requests.buffer_of(id).expect("a send that is queued");
             let (limit, lent) = (self.longest_eager(buffer, limit), self.is_lent(buffer));
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index());
-            let eager = match r.buffer.is_contiguous() {
+            let mut eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
-                true if r.blocking && bytes > limit && !lent && !r.crosses => {
+                true if r.blocking && bytes > limit && !lent && matches!(manner, Manner::ByLength) => {
                     // More would often find no credit, and not be looked for among the receives that are announced either.
                     bytes as u64 <= self.config.unexpected_bytes_max / 2
                         && self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
@@ -394,6 +487,7 @@ impl<W: Worker> Machine<W> {
                     None => break,
                 }
             }
+            eager |= manner == Manner::Announced;
             let (peer, r) = (&mut self.peers[process as usize], self.requests.at(id.index()));
             let Some(memory) = &mut self.memory else { break };
             let allowed = |peer: &mut Peer<W>| match eager {

@@ -20,6 +20,7 @@ where
             network: self.network.clone(),
             actions: self.actions.clone(),
             peers: self.peers.clone(),
+            unasked: self.unasked.clone(),
             crowding: self.crowding.clone(),
             matcher: self.matcher.clone(),
             requests: self.requests.clone(),
@@ -54,6 +55,7 @@ where
     pub fn hash_state(&self, hasher: &mut impl Hasher) {
         self.actions.hash(hasher);
         self.peers.iter().for_each(|peer| peer.hash_state(hasher));
+        self.unasked.hash(hasher);
         self.crowding.hash(hasher);
         self.vain_polls.hash(hasher);
         self.matcher.hash_state(hasher);

@@ -79,12 +79,10 @@ impl<W: Worker> Machine<W> {
         let p = &mut self.peers[peer as usize];
         let exchange = p.offers > 0 || std::mem::replace(&mut p.exchanging, false);
         p.exchanging |= p.offers > 0;
-        // Its sender, which is as busy, has decided that it is read, where it could have gone with its header.
-        let crosses = p.crossing.is_on() && bytes <= W::eager_limit(self, peer);
         let memory = self.memory.as_mut().expect("an offer came through it");
         let abilities = Abilities {
             remote_read: straight && memory.reachable(peer),
-            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(in_pieces && exchange) && !crosses,
+            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         // The system has no part in a copy of memory that is mapped, so that each side's half is the sooner done however short it is.

@@ -62,7 +62,8 @@ impl Setup {
         let ppm = |random: &mut Random, most: u64| random.below(most) as u32;
         let faulty = random.chance(700_000);
         let fault = |random: &mut Random, most| if faulty { ppm(random, most) } else { 0 };
-        let eager_bytes_max = random.pick(&[128, 1024, 4096]);
+        let ring_bytes_max = random.pick(&[16 << 10, 128 << 10]);
+        let eager_bytes_max = random.pick(&[128, 1024, 4096, 32 << 10]).min(ring_bytes_max / 2);
         let unexpected_bytes_max = random.pick(&[17 << 10, 64 << 10]);
         Setup {
             hosts: (0..ranks).map(|_| random.below(hosts_max) as u32).collect(),
@@ -94,7 +95,7 @@ impl Setup {
             breaks: random.below(6),
             routes_ns: random.pick(&[1_000_000, 10_000_000, 100_000_000]),
             ring_packets_max: random.pick(&[4, 16, 64]),
-            ring_bytes_max: random.pick(&[16 << 10, 128 << 10]),
+            ring_bytes_max,
             traffic: Traffic {
                 messages: messages / ranks as u32 + 1,
                 tags: random.between(1, 4) as u32,
@@ -415,6 +416,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         me,
         processes,
         eager_bytes_max: setup.eager_bytes_max,
+        quick_bytes_max: setup.ring_bytes_max / 2,
         unexpected_bytes_max: setup.unexpected_bytes_max,
         // What a connection has brought before it broke is here beside what the next one brings.
         headers_bytes_max: setup.headers_bytes_max * (2 + setup.breaks),

@@ -3,6 +3,7 @@
 use super::field::{Copying, Event, Packet, Region, Ring, Shared};
 use super::peers::Peers;
 use proto::costs::pieces::Done;
+use proto::costs::ways::Question;
 use proto::p2p::{self, Count, DataPath, Header, Machine, Memory, Network, Refused, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
@@ -383,6 +384,15 @@ impl p2p::Worker for Worker {
     fn crosses(_: &mut Rank, _: u32, _: usize) {}
     fn reads_crossing(rank: &mut Rank, _: u32, bytes: usize) -> bool {
         bytes > rank.worker.eager_bytes_max / 2
+    }
+    /// One way or the other, or by its length.
+    fn offers(rank: &mut Rank, _: u32, _: usize, question: Question) -> Option<(bool, u16)> {
+        let mut shared = rank.worker.shared.borrow_mut();
+        if shared.random.chance(200_000) {
+            return None;
+        }
+        let offers = question.expected != shared.random.chance(300_000);
+        Some((offers, if offers { 0 } else { shared.random.below(4) as u16 }))
     }
     fn own_bytes_max(&self) -> usize {
         self.eager_bytes_max

@@ -238,6 +238,7 @@ impl World {
                 me,
                 processes: config.ranks,
                 eager_bytes_max: EAGER_BYTES,
+                quick_bytes_max: EAGER_BYTES,
                 longer_while_both_wait: false,
                 shared_cores: false,
                 unexpected_bytes_max: 1 << 40,
