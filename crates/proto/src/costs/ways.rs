@@ -225,12 +225,10 @@ mod tests {
         offered
     }
 
-    const EXPECTED: Question = Question { expected: false, far: false, alone: true };
-
     #[test]
     fn costs_of_another_machine_are_corrected_within_a_thousand_messages() {
         for (expected, alone, far) in [(false, true, true), (true, true, true), (false, false, false), (true, false, false)] {
-            let question = Question { expected, far, alone, ..EXPECTED };
+            let question = Question { expected, far, alone };
             let truth = |offers: bool| if offers == expected { 9000 } else { 3000 };
             let (mut ways, mut now_ns) = (Ways::default(), 7);
             ask(&mut ways, &mut now_ns, 1000, question, truth);
@@ -243,7 +241,7 @@ mod tests {
     #[test]
     fn trials_of_what_takes_much_longer_cost_little() {
         for (alone, expected) in [(true, false), (false, false), (true, true), (false, true)] {
-            let question = Question { expected, far: true, alone, ..EXPECTED };
+            let question = Question { expected, far: true, alone };
             let truth = |offers: bool| if offers == expected { 1000 } else { 8000 };
             for many in [1000, 10_000, 100_000] {
                 let (mut ways, mut now_ns) = (Ways::default(), 0);

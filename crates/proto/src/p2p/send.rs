@@ -230,7 +230,7 @@ impl<W: Worker> Machine<W> {
             false if bytes > crossing::SHORT_BYTES_MAX => self.manner(to, buffer),
             false => Manner::ByLength,
         };
-        let limit = match bytes <= crossing::SHORT_BYTES_MAX {
+        let limit = match bytes <= crossing::SHORT_BYTES_MAX || to.process == self.config.me || self.peers[to.process as usize].remote {
             true => self.config.eager_bytes_max,
             false => self.limit_of(to.process, bytes, manner),
         };
