@@ -99,6 +99,8 @@ struct Retained {
     what: What,
     /// Its body is there, or it has none.
     done: bool,
+    /// It has left again, since its route broke: its receiver may have had it before.
+    resent: bool,
 }
 
 impl Retained {
@@ -265,8 +267,8 @@ impl Routes {
         if !known.has_room() {
             return Err(Refused::Full);
         }
-        let retained =
-            Retained { number: known.next_out, route: known.current, header, done: matches!(what, What::Header | What::Copy(_) | What::Offer { .. }), what };
+        let done = matches!(what, What::Header | What::Copy(_) | What::Offer { .. });
+        let retained = Retained { number: known.next_out, route: known.current, header, what, done, resent: false };
         known.leave(peer, &retained, false, transports)?;
         known.next_out += 1;
         if let What::Body { token, .. } | What::Put { token, .. } = retained.what {
@@ -321,11 +323,12 @@ impl Routes {
         }
     }
 
-    /// A window has been offered for a message that has left already.
+    /// A window has been offered for a message that has left already. One that has left again is asked for: its receiver may have had it over the route that is
+    /// broken, have taken the window back since, and count on what it asks for.
     pub fn fill(&mut self, peer: u32, token: u64, window: u32, transports: &mut impl Transports) {
         let sent = self.tokens.get(&token).map(|&(_, number)| number);
         let known = self.peer(peer);
-        let sent = sent.and_then(|number| known.retained_mut(number)).filter(|one| matches!(one.what, What::Body { .. })).map(|one| one.route);
+        let sent = sent.and_then(|number| known.retained_mut(number)).filter(|one| matches!(one.what, What::Body { .. }) && !one.resent).map(|one| one.route);
         if let Some((_, OfferedWindow { at: Some((route, number)), granted_bytes, capacity_bytes, .. })) = known.theirs.get(&window).copied()
             && sent == Some(route)
         {
@@ -620,8 +623,9 @@ impl Routes {
         let all = bodies.values_mut().chain(&mut recent).filter(|one| one.route == broken && !one.is_there()).all(|one| {
             one.route = current;
             let left = known.leave(peer, one, true, transports).is_ok();
-            if !left {
-                one.route = broken;
+            match left {
+                true => one.resent = true,
+                false => one.route = broken,
             }
             resent += left as u64;
             left
@@ -736,5 +740,85 @@ impl Peer {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: u32 = 3;
+
+    /// Transports that take everything, and what was asked of them.
+    #[derive(Default)]
+    struct Told {
+        sent: Vec<(u8, u64)>,
+        filled: Vec<(u8, u64)>,
+    }
+
+    impl Transports for Told {
+        fn send_header(&mut self, _: u8, _: u32, _: Header) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn send_copy(&mut self, _: u8, _: u32, _: Header, _: &[u8]) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn send(&mut self, route: u8, _: u32, _: Header, token: u64, _: u64, _: bool) -> Result<(), Refused> {
+            self.sent.push((route, token));
+            Ok(())
+        }
+        fn put(&mut self, _: u8, _: u32, _: Header, _: Window, _: u64, _: u64) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn offer(&mut self, _: u8, _: u32, _: Header, _: u64, _: u64) -> u32 {
+            1
+        }
+        fn withdraw(&mut self, _: u8, _: u32, _: u32) {}
+        fn fill(&mut self, route: u8, _: u32, token: u64, _: Window) {
+            self.filled.push((route, token));
+        }
+        fn get(&mut self, _: u8, _: u32, _: u32, _: u64, _: u64, _: u32) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn decline(&mut self, _: u8, _: u32, _: u32) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn release(&mut self, _: u8, _: u32, _: u64) {}
+    }
+
+    struct Anyone;
+
+    impl Taker for Anyone {
+        fn take(&mut self, _: u32, _: Arrived) {}
+        fn filled(&mut self, _: u64) {}
+    }
+
+    /// What is filled of a window on route 0 that crosses message 7, sent over `route`, which breaks before the window comes or not.
+    fn filled(route: u8, breaks: bool) -> Told {
+        let (mut routes, mut told) = (Routes::default(), Told::default());
+        routes.switch(PEER, route);
+        routes.send(PEER, Header::new([0, 0], &[1]), (7, 100, false), &mut told).unwrap();
+        routes.switch(PEER, FIRST);
+        if breaks {
+            routes.broken(PEER, route, &mut told);
+        }
+        let offer = Arrived::Offer { header: Header::new([0, 0], &[9]), window: Window { number: 4, granted_bytes: 100, capacity_bytes: 100 } };
+        routes.arrived(PEER, FIRST, offer, &mut told, &mut Anyone);
+        routes.fill(PEER, 7, 1, &mut told);
+        told
+    }
+
+    #[test]
+    fn windows_are_filled_by_messages_that_have_left_once_over_their_route() {
+        assert_eq!(filled(FIRST, false).filled, [(FIRST, 7)]);
+        assert_eq!(filled(1, false).filled, []);
+    }
+
+    /// Its receiver may have had it over the route that is broken, and have taken the window back: what goes there would be nobody's, and its sender through.
+    #[test]
+    fn a_message_that_has_left_again_fills_no_window() {
+        let told = filled(1, true);
+        assert_eq!(told.sent, [(1, 7), (FIRST, 7)]);
+        assert_eq!(told.filled, []);
     }
 }
