@@ -461,6 +461,13 @@ fn peer_kind(machine: &mut Machine, process: u32) -> PeerKind {
     kind
 }
 
+/// Whether both sides copy a message whatever is measured: what both may copy goes on while either of them computes, of which the time of a message that both
+/// wait for says nothing. So long ones are left neither to one side nor to the presence of both.
+fn is_shared(abilities: &Abilities, transfer: &Transfer) -> bool {
+    static ASSUMED: OnceLock<Costs> = OnceLock::new();
+    protocols::choose(abilities, ASSUMED.get_or_init(Costs::assumed), PeerKind::SharedCache, transfer) == Protocol::Cooperative
+}
+
 /// How the message of `peer` that request `id` receives is fetched.
 pub(crate) fn fetching(machine: &mut Machine, id: RequestId, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
     settle(machine);
@@ -469,6 +476,9 @@ pub(crate) fn fetching(machine: &mut Machine, id: RequestId, peer: u32, abilitie
     }
     if machine.worker.costs.setting.is_none() {
         return protocols::choose(abilities, &machine.worker.config.costs, PeerKind::SharedCache, transfer);
+    }
+    if is_shared(abilities, transfer) {
+        return Protocol::Cooperative;
     }
     let kind = peer_kind(machine, peer);
     let alone = machine.copies().0 == 0;
@@ -484,6 +494,14 @@ pub(crate) fn fetching(machine: &mut Machine, id: RequestId, peer: u32, abilitie
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_messages_are_shared_whatever_is_measured() {
+        let both = Abilities { remote_read: true, cooperative_copy: true };
+        let shared = |abilities: &Abilities, bytes, contiguous| is_shared(abilities, &Transfer { bytes, contiguous });
+        assert_eq!([32 << 10, 256 << 10, 1 << 20, 1 << 30].map(|bytes| shared(&both, bytes, true)), [false, true, true, true]);
+        assert!(!shared(&both, 1 << 20, false) && !shared(&Abilities { cooperative_copy: false, ..both }, 1 << 20, true));
+    }
 
     #[test]
     fn settings_say_where_costs_come_from() {
