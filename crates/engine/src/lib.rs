@@ -299,10 +299,9 @@ impl Engine {
         let machine = &mut self.0;
         if let Some(bytes) = eager_bytes_max {
             let most = machine.memory.as_ref().map_or(usize::MAX, |memory| memory.body_bytes_max());
-            (machine.config.eager_bytes_max, machine.worker.config.eager_is_set) = (bytes.min(most), true);
-            machine.config.quick_bytes_max = machine.config.eager_bytes_max;
-            machine.worker.costs.fix(machine.config.eager_bytes_max);
-            machine.ask_again();
+            machine.worker.config.eager_is_set = true;
+            machine.worker.costs.fix(bytes.min(most));
+            machine.limit(bytes.min(most), bytes.min(most));
         }
         if let Some(bytes) = cooperative_bytes_min {
             (machine.worker.config.cooperative_bytes_min, machine.worker.config.cooperative_is_set) = (bytes, true);

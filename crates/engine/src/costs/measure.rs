@@ -76,6 +76,7 @@ struct Side<'a> {
 }
 
 /// Why measuring ended early.
+#[derive(Debug)]
 struct Ended;
 
 impl From<Fault> for Ended {
@@ -105,15 +106,14 @@ impl<'a> Side<'a> {
     fn force(&mut self, protocol: Protocol, eager_bytes_max: usize) {
         let speculation = if protocol == Protocol::Announced { Speculation::Always } else { Speculation::Off };
         let engine = &mut self.engine;
-        engine.config.eager_bytes_max = if protocol == Protocol::Eager { eager_bytes_max } else { 0 };
+        let eager_bytes_max = if protocol == Protocol::Eager { eager_bytes_max } else { 0 };
         engine.worker.config.cooperative_bytes_min = 1;
         engine.config.rendezvous = Rendezvous::Sequence;
         engine.config.speculation = speculation;
         engine.worker.config.costs = Costs::preferring(protocol);
-        let eager_bytes_max = engine.config.eager_bytes_max;
         engine.worker.costs.fix(eager_bytes_max);
         engine.speculate(speculation, 0);
-        engine.announce_above();
+        engine.limit(eager_bytes_max, eager_bytes_max);
     }
 
     fn wait(&mut self, id: RequestId) -> Result<(), Ended> {
@@ -288,6 +288,28 @@ mod tests {
         // Most were: nothing is known.
         let lost: Vec<[u64; 2]> = steady.iter().enumerate().map(|(at, [first, _])| [*first, if at % 3 == 0 { 2 * first } else { *first }]).collect();
         assert_eq!(curves(&steps, &lost), None);
+    }
+
+    /// Though those before it went the quick way.
+    #[test]
+    fn what_is_forced_is_taken() {
+        let step = |protocol| Step { protocol, bytes: 64 << 10, rounds: 40, times: 2 };
+        let steps = [step(Protocol::Eager), step(Protocol::Pipelined)];
+        let (segments, stop, until) = (Segments::default(), AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+        let mut here = Side::new(0, &segments, &stop, until).unwrap();
+        let most = here.engine.config.eager_bytes_max;
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let mut side = Side::new(1, &segments, &stop, until).unwrap();
+                assert!(side.answer(&steps, most).is_ok());
+                side
+            });
+            assert!(here.ask(&steps, most).is_ok());
+            drop(there.join().unwrap());
+        });
+        let came = |path: trace::DataPath| here.engine.counters().received[path as usize].iter().map(|tally| tally.messages).sum::<u64>();
+        let each = PASSES as u64 * 40 * 2;
+        assert_eq!([came(trace::DataPath::Eager), came(trace::DataPath::Pipelined)], [each, each], "{:?}", here.engine.counters().received);
     }
 
     /// Of a machine with other work nothing can be said but that this ends, and that what it gives is whole.

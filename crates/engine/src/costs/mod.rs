@@ -377,9 +377,7 @@ fn settle_now(machine: &mut Machine) {
         None => {
             machine.worker.costs.settled = true;
             if !machine.worker.config.eager_is_set {
-                machine.config.eager_bytes_max = machine.worker.costs.assumed;
-                machine.config.quick_bytes_max = machine.worker.costs.assumed;
-                machine.announce_above();
+                machine.limit(machine.worker.costs.assumed, machine.worker.costs.assumed);
             }
         }
     }
@@ -405,10 +403,7 @@ fn limit_eager(machine: &mut Machine, obtained: &Obtained) {
     machine.worker.costs.limits = Some(limits);
     machine.worker.costs.known.fill(0);
     machine.worker.costs.ways.clear();
-    machine.ask_again();
-    machine.config.eager_bytes_max = least.min(most as usize);
-    machine.config.quick_bytes_max = most as usize;
-    machine.announce_above();
+    machine.limit(least.min(most as usize), most as usize);
 }
 
 /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes.

@@ -350,6 +350,13 @@ impl<W: Worker> Machine<W> {
         self.announce_above_bytes
     }
 
+    /// Sets which messages go with their header ([`Config`]), and forgets what was said of those that need not be asked about.
+    pub fn limit(&mut self, eager_bytes_max: usize, quick_bytes_max: usize) {
+        (self.config.eager_bytes_max, self.config.quick_bytes_max) = (eager_bytes_max, quick_bytes_max);
+        self.unasked.clear();
+        self.announce_above();
+    }
+
     /// Sets from which length on receives may be announced: above what goes with its header, through memory or in datagrams. None is where speculation is
     /// off.
     pub fn announce_above(&mut self) {

@@ -204,11 +204,6 @@ impl<W: Worker> Machine<W> {
         }
     }
 
-    /// What was said of messages that need not be asked about counts no more.
-    pub fn ask_again(&mut self) {
-        self.unasked.clear();
-    }
-
     /// Whether a long message may wait for its receiver: not one that the program waits for before it does anything else, or where it expects nothing.
     fn may_wait(&mut self, context: Context) -> bool {
         !self.sends_blocking && {
