@@ -22,9 +22,9 @@ from rich.table import Table
 
 import bench
 import fair
+from costs_file import SIZES, changed
 from metrics import size_label
 
-SIZES = [0, *(1 << at for at in range(23))]
 GOAL = 1.05
 SHORT = {"WHIMBREL_COSTS": "off", "WHIMBREL_EAGER_MAX": "0"}
 FORCED = {
@@ -43,23 +43,6 @@ def measured(prefix: Path, folder: Path) -> Path | None:
     library = bench.Library("", Path(), [], [], [], variables={"XDG_CACHE_HOME": str(folder), "WHIMBREL_COSTS": "measure"})
     bench.run([str(prefix / "bin/whimbrel"), "info", "--costs"], library)
     return next((path for path in (folder / "whimbrel").glob("costs-*") if path.suffix == ""), None)
-
-
-def changed(text: str, machine: str | None = None, slow: str | None = None) -> str:
-    """The file for another machine; or with curves by which one protocol takes ten times as long as the others."""
-    first, here, *curves, _checksum = text.splitlines()
-    lines = [first, f"machine {machine}" if machine else here]
-    for curve in curves:
-        kind, protocol, *ps = curve.split()
-        if slow:
-            us = 10 if protocol == slow else 1
-            ps = [str(1000 * us * (1000 + size // 10)) for size in SIZES]
-        lines.append(" ".join([kind, protocol, *ps]))
-    written = "\n".join(lines) + "\n"
-    checksum = 0xCBF29CE484222325
-    for byte in written.encode():
-        checksum = (checksum ^ byte) * 0x100000001B3 % 2**64
-    return f"{written}checksum {checksum:016x}\n"
 
 
 def settings(state: str, kept: Path | None, folder: Path) -> dict[str, str]:

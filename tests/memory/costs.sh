@@ -96,21 +96,7 @@ look
 if [ "$(nproc)" -ge 2 ] && [ -f "$file" ]; then
     # By these the ring takes ten times as long as all else from 16 KiB on, or a tenth; whichever is right here, the other way is tried, too.
     for slow in eager others; do
-        python3 - "$file" "$file-$slow" $slow <<'PYTHON'
-import sys
-
-read, write, slow = sys.argv[1:]
-lines = open(read).read().splitlines()[:-1]
-text = "\n".join(lines[:2]) + "\n"
-for line in lines[2:]:
-    kind, protocol, *ps = line.split()
-    us = 10 if (protocol == "eager") == (slow == "eager") else 1
-    text += f"{kind} {protocol} " + " ".join(str(1000 * us * (1000 + 2**max(0, at - 1))) for at in range(len(ps))) + "\n"
-sum = 0xCBF29CE484222325
-for byte in text.encode():
-    sum = (sum ^ byte) * 0x100000001B3 % 2**64
-open(write, "w").write(f"{text}checksum {sum:016x}\n")
-PYTHON
+        python3 "$ROOT/bench/costs_file.py" "$file" "$file-$slow" $slow
         WHIMBREL_COSTS="$file-$slow" whimbrel info --costs | grep "^costs *from $file-$slow$"
         WHIMBREL_COSTS="$file-$slow" mpiexec --report -n 2 "$SCRATCH/one_way" 2>&1 | tee "$SCRATCH/said"
         # A trial of what takes longer is over soon.

@@ -9,7 +9,6 @@ use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
 use proto::costs::pieces::Done;
-use proto::costs::ways::Question;
 use proto::p2p::{self, Count, DataPath, Event, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
@@ -124,8 +123,8 @@ impl p2p::Worker for Worker {
         reachable && !machine.worker.config.eager_is_set && machine.worker.costs.reads_crossing(process, bytes as u64)
     }
 
-    fn offers(machine: &mut Machine, process: u32, bytes: usize, question: Question) -> Option<(bool, u16)> {
-        costs::offers(machine, process, bytes as u64, question)
+    fn offers(machine: &mut Machine, process: u32, bytes: usize, expected: bool) -> Option<(bool, u16)> {
+        costs::offers(machine, process, bytes as u64, expected)
     }
 
     fn own_bytes_max(&self) -> usize {

@@ -14,7 +14,8 @@ use file::{Claim, Nothing};
 use machine::Topology;
 use proto::costs::pieces::{Done, Pieces};
 use proto::costs::seen::Seen;
-use proto::costs::ways::{Question, Ways};
+use proto::costs::two::are_far_apart;
+use proto::costs::ways::{Expected, Ways};
 use proto::costs::{Costs, KINDS, PeerKind};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use std::path::PathBuf;
@@ -22,8 +23,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Messages up to this length go with their header on any machine: a system call alone takes longer than to copy them twice.
-pub const UNASKED_BYTES_MAX: usize = 8 << 10;
+/// Messages up to this length go with their header on any machine: a system call alone takes about as long as to copy them twice.
+pub const UNASKED_BYTES_MAX: usize = proto::p2p::SHORT_BYTES_MAX;
 /// Longest message that may go with its header, bytes.
 pub const EAGER_BYTES_MAX: u64 = 128 << 10;
 /// How often a process looks for costs that another one is measuring, or tries again where measuring failed, and how long it waits between.
@@ -267,9 +268,9 @@ impl State {
         of(&mut self.crossing, process).count(bytes, trace::now_ns);
     }
 
-    /// Whether such a message is to be read by its receiver.
+    /// Whether such a message is to be offered.
     pub fn reads_crossing(&mut self, process: u32, bytes: u64) -> bool {
-        of(&mut self.crossing, process).reads(bytes)
+        of(&mut self.crossing, process).offers(bytes)
     }
 
     /// Whether the sender's pieces of a message of about `bytes` that is copied together with `process` should go through the ring.
@@ -424,24 +425,27 @@ pub(crate) fn eager_limit(machine: &mut Machine, process: u32) -> usize {
 
 /// Whether a long message of `bytes` that crosses no others is offered to `process`, and how many may go after it with their headers before this is asked again:
 /// by what the costs say, and by what such messages have taken. `None` where neither counts.
-pub(crate) fn offers(machine: &mut Machine, process: u32, bytes: u64, question: Question) -> Option<(bool, u16)> {
+pub(crate) fn offers(machine: &mut Machine, process: u32, bytes: u64, expected: bool) -> Option<(bool, u16)> {
     let reachable = machine.memory.as_mut().is_some_and(|local| local.reachable(process));
     if machine.worker.costs.setting.is_none() || machine.worker.config.eager_is_set || !reachable {
         return None;
     }
     if !machine.worker.costs.settled {
-        return Some((question.expected, 0));
+        return Some((expected, 0));
     }
     let kind = peer_kind(machine, process);
     let announced = machine.announces_on_memory();
-    let worker = &mut machine.worker;
-    let abilities = Abilities { remote_read: true, cooperative_copy: true };
-    let costs = protocols::ring_and_rendezvous_ps(&abilities, &worker.config.costs, kind, announced, bytes);
-    let far = costs.is_none_or(|(ring, other)| ring.max(other) / 3 > ring.min(other) / 2);
-    // Shorter ones are expected to go as the limits say, which come from the same costs.
-    let longer = bytes > EAGER_BYTES_MAX && worker.config.costs.measured();
-    let expected = question.expected || (longer && costs.is_some_and(|(ring, other)| other < ring));
-    Some(of(&mut worker.costs.ways, process).ask(bytes, Question { expected, far, ..question }, trace::now_ns))
+    let (alone, worker) = (machine.sends_blocking, &mut machine.worker);
+    let costs = &worker.config.costs;
+    let expected = || {
+        let abilities = Abilities { remote_read: true, cooperative_copy: true };
+        let both = protocols::ring_and_rendezvous_ps(&abilities, costs, kind, announced, bytes);
+        // Shorter ones are expected to go as the limits say, which come from the same costs.
+        let longer = bytes > EAGER_BYTES_MAX && costs.measured();
+        let offered = expected || (longer && both.is_some_and(|(ring, other)| other < ring));
+        Expected { offered, far: both.is_none_or(|(ring, other)| are_far_apart(ring, other)) }
+    };
+    Some(of(&mut worker.costs.ways, process).ask(bytes, alone, expected, trace::now_ns))
 }
 
 /// Where `process` is, as far as that is known.

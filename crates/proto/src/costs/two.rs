@@ -1,5 +1,11 @@
 //! Two ways of doing one thing, tried by turns: what each has taken last, and which one is next.
 
+/// Whether one of two takes half as long again as the other.
+#[inline]
+pub fn are_far_apart(first: u64, second: u64) -> bool {
+    first.max(second) / 3 > first.min(second) / 2
+}
+
 /// What each way has taken last, ns; 0: it has not been tried. The second way is the one that `true` names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took([u64; 2]);
@@ -19,8 +25,7 @@ impl Took {
     /// Whether one has taken half as long again as the other: then that one is tried rarely.
     #[inline]
     pub fn are_far_apart(&self) -> bool {
-        let [first, second] = self.0;
-        first.max(second) / 3 > first.min(second) / 2
+        are_far_apart(self.0[0], self.0[1])
     }
 
     /// `way` has gone on long enough, and has taken `least`; it was a `trial`, or the faster way until the other one is tried again. Which way is next, and

@@ -48,8 +48,8 @@ impl Default for Class {
 }
 
 impl Class {
-    /// Takes note of the time, where that is needed, before `more` messages go. `alone`: the program waits for each before it goes on.
-    fn pass(&mut self, more: u32, alone: bool, now_ns: impl FnOnce() -> u64) {
+    /// Takes note of the time, where that is needed, before a message goes. `alone`: the program waits for each before it goes on.
+    fn pass(&mut self, alone: bool, now_ns: impl FnOnce() -> u64) {
         let length = if alone { BLOCK_ALONE } else { BLOCK };
         if length != self.length || !self.begun {
             (self.length, self.gone, self.since_ns, self.begun) = (length, 0, now_ns(), true);
@@ -58,7 +58,7 @@ impl Class {
         } else if self.trial {
             self.give_up(now_ns());
         }
-        self.gone += more;
+        self.gone += 1;
     }
 
     /// Blocks of a trial.
@@ -99,7 +99,7 @@ impl Class {
         self.took.set(self.offers, ps);
         let other = self.took.of(!self.offers);
         // What is tried has to be clearly the better one: else nothing changes.
-        let next = if self.trial { if ps.saturating_mul(16) / 15 < other { self.offers } else { !self.offers } } else { !self.offers };
+        let next = if self.trial && ps.saturating_mul(16) / 15 < other { self.offers } else { !self.offers };
         let (more, less) = (ps.max(other), ps.min(other).max(1));
         self.rest = PERIOD * if self.took.are_far_apart() { more.div_ceil(less).min(PERIODS_MAX) as u32 } else { 1 };
         (self.trial, self.offers) = (!self.trial, next);
@@ -107,15 +107,13 @@ impl Class {
     }
 }
 
-/// How a message may go that no other crosses.
+/// What is expected of messages of which none has gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Question {
-    /// By what is expected, it is offered.
-    pub expected: bool,
-    /// The other way is expected to take half as long again.
+pub struct Expected {
+    /// They are to be offered.
+    pub offered: bool,
+    /// The other way takes half as long again.
     pub far: bool,
-    /// The program waits for it before it does anything else.
-    pub alone: bool,
 }
 
 /// The ways of the messages to one process.
@@ -140,28 +138,30 @@ impl Ways {
         &mut self.0[Ways::class_of(bytes as usize)]
     }
 
-    /// Whether a message of `bytes` is to be read by its receiver.
-    pub fn reads(&mut self, bytes: u64) -> bool {
+    /// Whether a message of `bytes` is to be offered.
+    pub fn offers(&mut self, bytes: u64) -> bool {
         self.class(bytes).offers
     }
 
     /// A message of `bytes` is about to go.
     pub fn count(&mut self, bytes: u64, now_ns: impl FnOnce() -> u64) {
-        self.class(bytes).pass(1, false, now_ns);
+        self.class(bytes).pass(false, now_ns);
     }
 
-    /// Whether a message of `bytes` that is about to go is to be offered; and how many of its class may go after it without this question, through the ring.
-    pub fn ask(&mut self, bytes: u64, question: Question, now_ns: impl FnOnce() -> u64) -> (bool, u16) {
+    /// Whether a message of `bytes` that is about to go, and that the program waits for `alone` or not, is to be offered; and how many of its class may go after it
+    /// without this question, through the ring. `expected` is asked once.
+    pub fn ask(&mut self, bytes: u64, alone: bool, expected: impl FnOnce() -> Expected, now_ns: impl FnOnce() -> u64) -> (bool, u16) {
         let class = self.class(bytes);
         if !class.begun {
-            class.offers = question.expected;
-            class.rest = match (question.far, question.alone) {
+            let expected = expected();
+            class.offers = expected.offered;
+            class.rest = match (expected.far, alone) {
                 (true, _) => FAR,
                 (false, true) => TRIAL_ALONE,
                 (false, false) => TRIAL,
             };
         }
-        class.pass(1, question.alone, now_ns);
+        class.pass(alone, now_ns);
         // A trial may end at any message.
         let unasked = if class.offers || class.trial { 0 } else { class.length - class.gone };
         class.gone += unasked;
@@ -181,7 +181,7 @@ mod tests {
         (0..many)
             .map(|_| {
                 ways.count(BYTES, || *now_ns);
-                let reads = ways.reads(BYTES);
+                let reads = ways.offers(BYTES);
                 *now_ns += took[reads as usize];
                 reads
             })
@@ -204,17 +204,17 @@ mod tests {
     fn classes_end_at_powers_of_two_and_know_nothing_of_each_other() {
         let (mut ways, mut now_ns) = (Ways::default(), 0);
         messages(&mut ways, &mut now_ns, 2 * TRIAL * BLOCK + 1, [2000, 1000]);
-        let reads = [9, 16, 17, 32, 33, 64, 65, 128, 1024].map(|kib| ways.reads(kib << 10));
+        let reads = [9, 16, 17, 32, 33, 64, 65, 128, 1024].map(|kib| ways.offers(kib << 10));
         assert_eq!(reads, [false, false, false, false, true, true, false, false, false]);
         assert_eq!([9, 16, 17, 128, 129, 256, 257, 512, 4096].map(|kib| Ways::class_of(kib << 10)), [0, 0, 1, 3, 4, 4, 5, 5, 5]);
         assert_eq!([0, 1, 8 << 10, (16 << 10) + 1].map(Ways::class_of), [0, 0, 0, 1]);
     }
 
     /// Messages that ask, and those that then need not: how many were offered, of so many.
-    fn ask(ways: &mut Ways, now_ns: &mut u64, many: u32, question: Question, mut took: impl FnMut(bool) -> u64) -> u32 {
+    fn ask(ways: &mut Ways, now_ns: &mut u64, many: u32, (expected, alone): (Expected, bool), mut took: impl FnMut(bool) -> u64) -> u32 {
         let (mut sent, mut offered) = (0, 0);
         while sent < many {
-            let (offers, unasked) = ways.ask(BYTES, question, || *now_ns);
+            let (offers, unasked) = ways.ask(BYTES, alone, || expected, || *now_ns);
             assert!(!offers || unasked == 0);
             for _ in 0..=unasked {
                 *now_ns += took(offers);
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn costs_of_another_machine_are_corrected_within_a_thousand_messages() {
-        for (expected, alone, far) in [(false, true, true), (true, true, true), (false, false, false), (true, false, false)] {
-            let question = Question { expected, far, alone };
-            let truth = |offers: bool| if offers == expected { 9000 } else { 3000 };
+        for (offered, alone, far) in [(false, true, true), (true, true, true), (false, false, false), (true, false, false)] {
+            let question = (Expected { offered, far }, alone);
+            let truth = |offers: bool| if offers == offered { 9000 } else { 3000 };
             let (mut ways, mut now_ns) = (Ways::default(), 7);
             ask(&mut ways, &mut now_ns, 1000, question, truth);
             let before = now_ns;
@@ -240,9 +240,9 @@ mod tests {
 
     #[test]
     fn trials_of_what_takes_much_longer_cost_little() {
-        for (alone, expected) in [(true, false), (false, false), (true, true), (false, true)] {
-            let question = Question { expected, far: true, alone };
-            let truth = |offers: bool| if offers == expected { 1000 } else { 8000 };
+        for (alone, offered) in [(true, false), (false, false), (true, true), (false, true)] {
+            let question = (Expected { offered, far: true }, alone);
+            let truth = |offers: bool| if offers == offered { 1000 } else { 8000 };
             for many in [1000, 10_000, 100_000] {
                 let (mut ways, mut now_ns) = (Ways::default(), 0);
                 ask(&mut ways, &mut now_ns, many, question, truth);
@@ -259,7 +259,7 @@ mod tests {
             let mut random = seed | 1;
             let (mut ways, mut now_ns, mut bad) = (Ways::default(), 1, 0);
             let best = ring.min(offered);
-            ask(&mut ways, &mut now_ns, 1_000_000, Question { expected, far, alone }, |offers| {
+            ask(&mut ways, &mut now_ns, 1_000_000, (Expected { offered: expected, far }, alone), |offers| {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;

@@ -5,7 +5,7 @@
 //! who is offered a message while the peer has not fetched what it was offered.
 
 /// Longest message that is of no account here, bytes: it goes with its header.
-pub(super) const SHORT_BYTES_MAX: usize = 8 << 10;
+pub const SHORT_BYTES_MAX: usize = 8 << 10;
 /// One that crossed counts as many that did not: of two windows of messages, the first ones of the window that begins first meet nothing.
 const WEIGHT: u8 = 8;
 /// The score from which on messages to a peer go by what crossing takes, and the most; until it is 0.

@@ -11,7 +11,7 @@ use super::speculation::Speculation as Announcements;
 use super::target::Target;
 use super::unexpected::Unexpected;
 use crate::costs::pieces::Done;
-use crate::costs::ways::{Question, Ways};
+use crate::costs::ways::Ways;
 use crate::credits::Credits;
 use crate::matching::{ContextIndex, Matcher, Pattern};
 use crate::protocols::{Abilities, Protocol, Transfer};
@@ -171,8 +171,8 @@ pub trait Worker: Sized {
     /// Whether such a message is to be read by its receiver instead.
     fn reads_crossing(machine: &mut Machine<Self>, process: u32, bytes: usize) -> bool;
     /// Whether a long message of `bytes` that crosses no others, and is about to go to `process`, is to be offered rather than to go with its header; and how many of
-    /// its length may go after it with their headers, without this question. `None`: its length alone decides.
-    fn offers(machine: &mut Machine<Self>, process: u32, bytes: usize, question: Question) -> Option<(bool, u16)>;
+    /// its length may go after it with their headers, without this question. `expected`: it is, by its length. `None`: that alone decides.
+    fn offers(machine: &mut Machine<Self>, process: u32, bytes: usize, expected: bool) -> Option<(bool, u16)>;
     /// Longest message to itself that a process keeps, bytes.
     fn own_bytes_max(&self) -> usize;
     /// A message is about to go whose protocol depends on costs.

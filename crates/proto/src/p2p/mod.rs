@@ -38,6 +38,7 @@ mod unexpected;
 
 pub use actions::{Actions, Pull, Said};
 pub use announce::Speculated;
+pub use crossing::SHORT_BYTES_MAX;
 pub use header::Header;
 pub use machine::{Config, Machine, Worker};
 pub use ports::{Buffer, COOPERATIVE_PIECES_MAX, Count, DataPath, Descriptor, Error, Event, Memory, Network, Refused, Side, Way, Window};

@@ -6,7 +6,7 @@ use super::ports::{Buffer, Count, DataPath, Event, Memory, Refused};
 use super::request::{Manner, RequestId, State, outcome};
 use super::target::{Mode, Target};
 use super::unexpected::Unexpected;
-use crate::costs::ways::{Question, Ways};
+use crate::costs::ways::Ways;
 use crate::credits::Allowed;
 use crate::rendezvous::usage::Speculation;
 use crate::wire::{self, Context, Envelope, Kind, Rts};
@@ -189,8 +189,10 @@ impl<W: Worker> Machine<W> {
             *self.unasked(process, bytes) = UNASKED;
             return Manner::WithHeader;
         }
-        let Some((offers, unasked)) = W::offers(self, process, bytes, Question { expected, far: false, alone: self.sends_blocking }) else {
-            *self.unasked(process, bytes) = if expected || longer { 0 } else { UNASKED };
+        let Some((offers, unasked)) = W::offers(self, process, bytes, expected) else {
+            if !longer && !expected {
+                *self.unasked(process, bytes) = UNASKED;
+            }
             return Manner::ByLength;
         };
         if !longer {

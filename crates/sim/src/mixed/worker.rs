@@ -3,7 +3,6 @@
 use super::field::{Copying, Event, Packet, Region, Ring, Shared};
 use super::peers::Peers;
 use proto::costs::pieces::Done;
-use proto::costs::ways::Question;
 use proto::p2p::{self, Count, DataPath, Header, Machine, Memory, Network, Refused, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
@@ -386,12 +385,12 @@ impl p2p::Worker for Worker {
         bytes > rank.worker.eager_bytes_max / 2
     }
     /// One way or the other, or by its length.
-    fn offers(rank: &mut Rank, _: u32, _: usize, question: Question) -> Option<(bool, u16)> {
+    fn offers(rank: &mut Rank, _: u32, _: usize, expected: bool) -> Option<(bool, u16)> {
         let mut shared = rank.worker.shared.borrow_mut();
         if shared.random.chance(200_000) {
             return None;
         }
-        let offers = question.expected != shared.random.chance(300_000);
+        let offers = expected != shared.random.chance(300_000);
         Some((offers, if offers { 0 } else { shared.random.below(4) as u16 }))
     }
     fn own_bytes_max(&self) -> usize {

@@ -3,7 +3,6 @@
 //! A machine calls its transports without a name for the world that it is in: [`enter`] says which.
 
 use proto::costs::pieces::Done;
-use proto::costs::ways::Question;
 use proto::p2p::{self, Count, DataPath, Descriptor, Machine, Memory, Network, Refused, Side, Target, Way, Window, Worker};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::reliability;
@@ -445,7 +444,7 @@ impl Worker for One {
     fn reads_crossing(_: &mut Rank, _: u32, _: usize) -> bool {
         false
     }
-    fn offers(_: &mut Rank, _: u32, _: usize, _: Question) -> Option<(bool, u16)> {
+    fn offers(_: &mut Rank, _: u32, _: usize, _: bool) -> Option<(bool, u16)> {
         None
     }
     fn own_bytes_max(&self) -> usize {
