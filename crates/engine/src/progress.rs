@@ -94,7 +94,8 @@ pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
 fn handle(machine: &mut Machine, packet: Packet) -> Result<(), Fault> {
     // The way of most messages: a short one, whose receive is posted or not.
     let taken = &packet.taken;
-    if !machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)? {
+    let (head, words, bytes) = (taken.head, &taken.words, taken.inline_bytes);
+    if !machine.arrive_quickly(packet.peer, head, words, bytes)? && !machine.arrive_synchronous(packet.peer, head, words, bytes)? {
         handle_other(machine, &packet, None)?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);

@@ -409,8 +409,11 @@ impl Engine {
         // Most wait for one message. Who waits for many goes on with four times as many packets each time.
         let mut packets = 1usize;
         for tries in 0..TRIES_PER_LOOK {
+            let before = self.events();
             let moved = self.progress_by(packets)?;
-            if let Some(value) = ready(self) {
+            if (moved || self.events() != before)
+                && let Some(value) = ready(self)
+            {
                 return Ok(Some(value));
             }
             if moved {

@@ -265,11 +265,14 @@ fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode:
     }
     let world = world::get()?;
     // The program may go on to compute, and does not expect that of its messages.
-    let id = comm.engine().blocking(|engine| start_send(engine, comm, &sending, mode))?;
-    match id {
-        None => Ok(()),
-        Some(id) => check_outcome(&request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?),
+    let mut engine = comm.engine();
+    let Some(id) = engine.blocking(|engine| start_send(engine, comm, &sending, mode))? else { return Ok(()) };
+    // What ends the wait for a match comes as soon as a message that is received.
+    if mode == Mode::Synchronous && !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some() {
+        return check_outcome(&engine.take_own_request(id));
     }
+    drop(engine);
+    check_outcome(&request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?)
 }
 
 /// `MPI_Isend` and its modes.

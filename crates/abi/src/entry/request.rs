@@ -83,15 +83,18 @@ unsafe fn wait_further(request: *mut Request, status: *mut Status) -> c_int {
 }
 
 pub unsafe fn MPI_Test(request: *mut Request, flag: *mut c_int, status: *mut Status) -> c_int {
-    if !request.is_null()
-        && !flag.is_null()
-        && let Some(tested) = request::test_quickly(&mut *request)
-    {
-        *flag = tested.is_some() as c_int;
-        if let Some(received) = tested {
-            give(status, received.into());
+    if !request.is_null() && !flag.is_null() {
+        match request::test_quickly(&mut *request) {
+            Ok(Some(tested)) => {
+                *flag = tested.is_some() as c_int;
+                if let Some(received) = tested {
+                    give(status, received.into());
+                }
+                return MPI_SUCCESS;
+            }
+            Ok(None) => {}
+            Err(error) => return fail_all("MPI_Test", 1, request, error),
         }
-        return MPI_SUCCESS;
     }
     test("MPI_Test", request, flag, status, true)
 }

@@ -610,7 +610,7 @@ impl World {
             let Some(id) = receive.request else { continue };
             let (index, generation) = id.parts();
             let before = engine.peek(id);
-            if let Some(received) = engine.take_well(index, generation, u32::MAX) {
+            if let Some(received) = engine.take_well(index, generation, u32::MAX, engine::Received::new(-1, -1, 0)) {
                 let outcome = before.expect("what is taken well was complete");
                 assert_eq!((received.source(), received.tag(), received.bytes()), (outcome.source as i32, outcome.tag, outcome.bytes));
                 (receive.request, receive.done) = (None, Some((self.now, outcome)));

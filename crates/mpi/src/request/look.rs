@@ -77,12 +77,12 @@ fn plain_completion(outcome: &Outcome, receive: bool, comm: handle::Comm) -> Com
     Completion { status, comm: Some(comm), error }
 }
 
-/// Takes out a plain receive that has ended well, or a send that was complete at once: the way of most requests.
+/// Takes out a plain request that has ended well, or a send that was complete at once: the way of most requests.
 #[inline(always)]
 pub(super) fn look_quickly(engine: &mut Engine, request: &mut handle::Request) -> Option<Received> {
     if request.0 >> 29 == 1 {
         let place = place_of(*request);
-        let received = engine.take_well(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)?;
+        let received = engine.take_well(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK, status::sent())?;
         *request = MPI_REQUEST_NULL;
         return Some(received);
     }
@@ -93,15 +93,15 @@ pub(super) fn look_quickly(engine: &mut Engine, request: &mut handle::Request) -
     if request.0 & OBJECT != 0 { look_quickly_at_object(engine, *request) } else { None }
 }
 
-/// As [`look_quickly`], of a persistent receive or send.
+/// As [`look_quickly`], of a persistent request.
 fn look_quickly_at_object(engine: &mut Engine, request: handle::Request) -> Option<Received> {
     let object = object_here(request).ok()?;
     let mut state = object.state.lock();
     let received = match (&*state, &object.kind) {
         (State::Sent, _) => status::sent(),
-        (State::Plain(id), Kind::Receive { .. }) => {
+        (State::Plain(id), _) => {
             let (place, generation) = id.parts();
-            engine.take_well(place, generation, u32::MAX)?
+            engine.take_well(place, generation, u32::MAX, status::sent())?
         }
         _ => return None,
     };

@@ -67,7 +67,7 @@ pub fn wait_quickly(request: &mut handle::Request) -> Result<Option<Received>> {
     engine.flush_coalesced();
     let place = if tasks_running() { None } else { place_of_any(*request) };
     if let Some(place) = place {
-        // Nothing but a receive that has ended well is taken here.
+        // Nothing but what has ended well is taken here.
         let mut received = None;
         engine.look_briefly(|e| e.at_rest(place).then(|| received = look_quickly(e, request))).map_err(fault)?;
         return Ok(received);
@@ -115,25 +115,33 @@ fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> O
     }
 }
 
-/// The quick way of `MPI_Test`, for a plain request that is not complete where nothing has come, or a receive that has ended well. `None`: the general way has
+/// The quick way of `MPI_Test`, for a plain request that is not complete where nothing has come, or one that has ended well. `None`: the general way has
 /// to be taken. `None` inside: it is not complete.
 #[inline(always)]
-pub fn test_quickly(request: &mut handle::Request) -> Option<Option<Received>> {
+pub fn test_quickly(request: &mut handle::Request) -> Result<Option<Option<Received>>> {
     if request.0 >> 29 != 1 || tasks_running() {
-        return None;
+        return Ok(None);
     }
-    let cell = cell_of(world::get().ok()?, *request);
+    let cell = cell_of(world::get()?, *request);
     if cell.shared() {
-        return None;
+        return Ok(None);
     }
     let mut engine = cell.lock();
     engine.flush_coalesced();
     if under_way(&engine, *request) {
-        return engine.looks_in_vain().then_some(None);
+        if engine.looks_in_vain() {
+            return Ok(Some(None));
+        }
+        if engine.siblings().is_some() {
+            return Ok(None);
+        }
+        engine.progress().map_err(fault)?;
     }
-    let received = look_quickly(&mut engine, request)?;
-    engine.polled(true);
-    Some(Some(received))
+    let received = look_quickly(&mut engine, request);
+    if received.is_some() {
+        engine.polled(true);
+    }
+    Ok(received.map(Some))
 }
 
 /// `MPI_Test`; with `consume` off, `MPI_Request_get_status`.

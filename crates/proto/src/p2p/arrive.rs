@@ -45,6 +45,25 @@ impl<W: Worker> Machine<W> {
         Ok(true)
     }
 
+    /// As [`Machine::arrive_quickly`], of a short message whose sender waits for its match, where its receive is posted, and of what tells that sender.
+    #[inline(never)]
+    pub fn arrive_synchronous(&mut self, peer: u32, head: [u64; 2], words: &[u64; 6], bytes: usize) -> Result<bool, W::Fault> {
+        let (request, [body @ ..]) = (words[0], &words[1..]);
+        match wire::parse(head) {
+            Some((Kind::EagerSync, envelope)) if (8..=48).contains(&bytes) && !self.peers[peer as usize].remote => {
+                let context = self.matcher.open(envelope.context);
+                let bytes = bytes - 8;
+                let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else { return Ok(false) };
+                self.peers[peer as usize].count_seen();
+                self.end_eager(peer, index, envelope, bytes, DataPath::Inline, |buffer| buffer.place_words(body, bytes))?;
+                self.control(peer, wire::control(Kind::Fin), &[request])?;
+                Ok(true)
+            }
+            Some((Kind::Fin, _)) if bytes >= 8 && !self.peers[peer as usize].remote => Ok(self.arrive_fin(peer, RequestId::from_raw(request))),
+            _ => Ok(false),
+        }
+    }
+
     /// As [`Machine::arrive_quickly`], of a packet whose whole body lies elsewhere.
     #[inline]
     pub fn arrive_quickly_beside(&mut self, peer: u32, head: [u64; 2], body: &<W::Buffer as Buffer>::Body) -> Result<bool, W::Fault> {
@@ -76,6 +95,20 @@ impl<W: Worker> Machine<W> {
             self.matcher.keep(context, envelope.source, envelope.tag, keep());
             return Ok(());
         };
+        self.end_eager(peer, index, envelope, bytes, path, place)
+    }
+
+    /// The receive at `index` gets a whole message, by `place`.
+    #[inline(always)]
+    fn end_eager(
+        &mut self,
+        peer: u32,
+        index: u32,
+        envelope: Envelope,
+        bytes: usize,
+        path: DataPath,
+        place: impl FnOnce(&W::Buffer),
+    ) -> Result<(), W::Fault> {
         let r = self.requests.at(index);
         place(&r.buffer);
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());

@@ -47,13 +47,17 @@ impl<W: Worker> Machine<W> {
     }
 
     /// Why nothing that `pattern` accepts is sure to come any more: who could send it has failed.
+    #[inline]
     pub fn source_failed(&self, index: ContextIndex, pattern: Pattern) -> Option<W::Fault> {
+        if !self.has_failures() {
+            return None;
+        }
         self.lost(index, pattern).map(|process| self.reason(process))
     }
 
     /// The process that has failed and that what `pattern` accepts may need.
     fn lost(&self, index: ContextIndex, pattern: Pattern) -> Option<u32> {
-        let senders = self.senders(index).filter(|_| self.has_failures())?;
+        let senders = self.senders(index)?;
         match senders.process(pattern) {
             Some(process) if !senders.together() || self.peers[process as usize].failed => self.peers[process as usize].failed.then_some(process),
             _ => self.failures.iter().copied().find(|process| senders.contains(*process)),

@@ -622,10 +622,10 @@ impl<W: Worker> Machine<W> {
         self.requests.is_under_way(index, generation, mask)
     }
 
-    /// Takes out the receive that is named as in [`Machine::named`], if it has ended well.
+    /// Takes out the request that is named as in [`Machine::named`], if it has ended well: what it has received, `sent` if it is a send.
     #[inline(always)]
-    pub fn take_well(&mut self, index: u32, generation: u32, mask: u32) -> Option<Received> {
-        self.requests.take_well(index, generation, mask)
+    pub fn take_well(&mut self, index: u32, generation: u32, mask: u32, sent: Received) -> Option<Received> {
+        self.requests.take_well(index, generation, mask, sent)
     }
 
     /// Looks whether a request is complete, and leaves it. `None` also for unknown requests.

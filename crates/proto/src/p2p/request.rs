@@ -304,18 +304,26 @@ impl<B: Buffer> Requests<B> {
         RequestId::new(index, r.generation)
     }
 
-    /// The place and generation that `low` bits of a generation name, if that request has ended well; it is removed.
+    /// The place and generation that `low` bits of a generation name, if that request has ended well; it is removed. What it has received: `sent`, if it is a
+    /// send.
     #[inline(always)]
-    pub fn take_well(&mut self, index: u32, low: u32, mask: u32) -> Option<Received> {
+    pub fn take_well(&mut self, index: u32, low: u32, mask: u32, sent: Received) -> Option<Received> {
         let r = self.all.get_mut(index as usize)?;
-        if r.state != State::Complete || r.generation & mask != low || r.outcome.cut_bytes != 0 || r.outcome.cancelled || r.outcome.failed || r.head != [0; 2] {
+        if r.state != State::Complete || r.generation & mask != low || r.outcome.cut_bytes != 0 || r.outcome.cancelled || r.outcome.failed {
             return None;
         }
+        let received = match r.head {
+            [0, 0] => Received::new(r.outcome.source as i32, r.outcome.tag, r.outcome.bytes),
+            _ => {
+                r.list = None;
+                sent
+            }
+        };
         r.state = State::Free;
         r.generation = next(r.generation);
         r.buffer.forget_layout();
         self.free.push(index);
-        Some(Received::new(r.outcome.source as i32, r.outcome.tag, r.outcome.bytes))
+        Some(received)
     }
 
     /// Whether request `id`, which is in the table, is complete.

@@ -231,25 +231,32 @@ impl<W: Worker> Machine<W> {
             true => self.config.eager_bytes_max,
             false => self.limit_of(to.process, bytes, manner),
         };
-        if bytes <= self.longest_eager(buffer, limit) && mode == Mode::Standard && to.process != self.config.me {
+        if bytes <= self.longest_eager(buffer, limit) && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !(peer.listed || peer.remote)
                 && let Some(memory) = &mut self.memory
                 && peer.credits.take_eager(bytes as u64)
             {
-                match W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)) {
-                    Ok(()) => {
-                        peer.count_sent(to.context, to.tag, None);
-                        if bytes > crossing::SHORT_BYTES_MAX {
-                            self.has_put(to.process);
-                        }
-                        return Ok(None);
+                // A synchronous one is complete when its receiver says so.
+                let id = (mode == Mode::Synchronous).then(|| self.requests.insert(buffer.clone(), to.process, State::Offered, wire::header(Kind::Rts, to.envelope())));
+                let sent = match id {
+                    None => W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)),
+                    Some(id) => W::send_body(memory, to.process, wire::header(Kind::EagerSync, to.envelope()), &[id.to_raw()], buffer, (0, bytes)),
+                };
+                if sent.is_ok() {
+                    peer.count_sent(to.context, to.tag, None);
+                    peer.offers += id.is_some() as u32;
+                    if bytes > crossing::SHORT_BYTES_MAX {
+                        self.has_put(to.process);
                     }
-                    Err(Refused::Full) => peer.credits.put_back(bytes as u64),
-                    Err(Refused::Failed(error)) => {
-                        peer.credits.put_back(bytes as u64);
-                        return Err(error.into());
-                    }
+                    return Ok(id);
+                }
+                peer.credits.put_back(bytes as u64);
+                if let Some(id) = id {
+                    self.requests.remove(id);
+                }
+                if let Err(Refused::Failed(error)) = sent {
+                    return Err(error.into());
                 }
             }
         }

@@ -311,14 +311,18 @@ pub fn take_in(rank: &mut Rank) -> Result<bool, Error> {
     while let Some((peer, packet)) = rank.memory.as_mut().and_then(|rings| rings.pop(processes)) {
         let Some(packet) = take_part(rank, peer, packet)? else { continue };
         moved = true;
-        let short = packet.body.len() <= 48 && packet.words.is_empty();
-        let mut words = [0; 6];
-        words.iter_mut().zip(packet.body.chunks(8)).for_each(|(word, bytes)| {
+        // As they lie in a line.
+        let bytes = 8 * packet.words.len() + packet.body.len();
+        let body = packet.body.chunks(8).map(|bytes| {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_le_bytes(whole);
+            u64::from_le_bytes(whole)
         });
-        if short && rank.arrive_quickly(peer, packet.head, &words, packet.body.len())? {
+        let mut words = [0; 6];
+        words.iter_mut().zip(packet.words.iter().copied().chain(body)).for_each(|(to, word)| *to = word);
+        if bytes <= 48
+            && ((packet.words.is_empty() && rank.arrive_quickly(peer, packet.head, &words, bytes)?) || rank.arrive_synchronous(peer, packet.head, &words, bytes)?)
+        {
             continue;
         }
         let (kind, envelope) = wire::parse(packet.head).expect("a packet of a rank");

@@ -17,7 +17,8 @@ pub enum Kind {
     /// In the line of its header, or beside it.
     Inline,
     Eager,
-    /// Eager, and the sender waits until it is matched.
+    /// The same, and the sender waits until it is matched.
+    InlineSynchronous,
     Synchronous,
     /// Long, and fetched in the way that its length stands for.
     Read,
@@ -33,7 +34,7 @@ pub enum Kind {
 impl Kind {
     fn bytes(self) -> usize {
         match self {
-            Kind::Inline => 8,
+            Kind::Inline | Kind::InlineSynchronous => 8,
             Kind::Eager | Kind::Synchronous => EAGER_BYTES,
             Kind::Read => READ_BYTES,
             Kind::Streamed => STREAMED_BYTES,
@@ -303,7 +304,7 @@ impl World {
             Step::Send { from, to, tag, kind } => {
                 let number = self.programs[from as usize].sends.len();
                 let memo = Buffer::new(region(from, false, number), kind.bytes(), kind != Kind::Scattered, name(from, number));
-                let mode = if kind == Kind::Synchronous { Mode::Synchronous } else { Mode::Standard };
+                let mode = if matches!(kind, Kind::Synchronous | Kind::InlineSynchronous) { Mode::Synchronous } else { Mode::Standard };
                 let target = Target { process: to, context: context(), source: from, tag };
                 let id = self.machine(from).send(&target, &memo, mode)?.map(RequestId::to_raw);
                 if id.is_none() {
@@ -345,9 +346,15 @@ impl World {
     fn arrive(&mut self, to: u32, from: u32, packet: Packet) -> Result<(), ports::Error> {
         let Packet { head, words, body } = packet;
         let machine = self.machine(to);
-        if words.is_empty() && (1..=48).contains(&body.bytes) {
-            let inline = [body.blocks[0] as u64, 0, 0, 0, 0, 0];
-            if machine.arrive_quickly(from, head, &inline, body.bytes)? {
+        let inline = 8 * words.len() + body.bytes;
+        if words.len() <= 1 && inline <= 48 {
+            let block = body.blocks.first().map_or(0, |block| *block as u64);
+            let line = match words.first() {
+                None => [block, 0, 0, 0, 0, 0],
+                Some(word) => [*word, block, 0, 0, 0, 0],
+            };
+            let quickly = words.is_empty() && body.bytes > 0 && machine.arrive_quickly(from, head, &line, inline)?;
+            if quickly || machine.arrive_synchronous(from, head, &line, inline)? {
                 return Ok(());
             }
         }

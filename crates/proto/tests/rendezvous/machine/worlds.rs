@@ -7,8 +7,18 @@ use proto::rendezvous::usage::Speculation;
 
 /// All that an announcement can come to.
 const EVENTS: &[&str] = &["RTR", "answered", "mispredicted", "crossed", "unexpected"];
-const ALL_KINDS: &[Kind] =
-    &[Kind::Inline, Kind::Eager, Kind::Synchronous, Kind::Read, Kind::Streamed, Kind::Copied, Kind::CopiedTwice, Kind::Ringed, Kind::Scattered];
+const ALL_KINDS: &[Kind] = &[
+    Kind::Inline,
+    Kind::Eager,
+    Kind::InlineSynchronous,
+    Kind::Synchronous,
+    Kind::Read,
+    Kind::Streamed,
+    Kind::Copied,
+    Kind::CopiedTwice,
+    Kind::Ringed,
+    Kind::Scattered,
+];
 
 fn check(name: &str, config: Config, events: &[&str]) {
     holds(&format!("machine: {name}"), World::new(&config), &config).must_have(events);
@@ -33,7 +43,9 @@ fn machine_cancels() {
         check("1 envelope, 3+3, a cancel", cancel, &["RTR", "cancelled", "answered", "void"]);
     }
     let sends = Config { cancels: 1, send_cancels: 1, sends: (2, 2), receives: (2, 2), kinds: &[Kind::Synchronous, Kind::Copied], ..Config::SMALL };
-    check("1 envelope, 2+2, a cancel of each side", sends, &["cancelled", "a send was cancelled"]);
+    check("1 envelope, 2+2, a cancel of each side", sends.clone(), &["cancelled", "a send was cancelled"]);
+    let short = Config { kinds: &[Kind::InlineSynchronous, Kind::Copied], ..sends };
+    check("1 envelope, 2+2, short, a cancel of each side", short, &["cancelled", "a send was cancelled"]);
 }
 
 #[test]
