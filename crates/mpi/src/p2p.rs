@@ -268,7 +268,8 @@ fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode:
     let mut engine = comm.engine();
     let Some(id) = engine.blocking(|engine| start_send(engine, comm, &sending, mode))? else { return Ok(()) };
     // What ends the wait for a match comes as soon as a message that is received.
-    if mode == Mode::Synchronous && !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some() {
+    if mode == Mode::Synchronous && !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some()
+    {
         return check_outcome(&engine.take_own_request(id));
     }
     drop(engine);

@@ -48,7 +48,7 @@ impl<W: Worker> Machine<W> {
     /// As [`Machine::arrive_quickly`], of a short message whose sender waits for its match, where its receive is posted, and of what tells that sender.
     #[inline(never)]
     pub fn arrive_synchronous(&mut self, peer: u32, head: [u64; 2], words: &[u64; 6], bytes: usize) -> Result<bool, W::Fault> {
-        let (request, [body @ ..]) = (words[0], &words[1..]);
+        let (request, body) = (words[0], &words[1..]);
         match wire::parse(head) {
             Some((Kind::EagerSync, envelope)) if (8..=48).contains(&bytes) && !self.peers[peer as usize].remote => {
                 let context = self.matcher.open(envelope.context);
@@ -100,15 +100,7 @@ impl<W: Worker> Machine<W> {
 
     /// The receive at `index` gets a whole message, by `place`.
     #[inline(always)]
-    fn end_eager(
-        &mut self,
-        peer: u32,
-        index: u32,
-        envelope: Envelope,
-        bytes: usize,
-        path: DataPath,
-        place: impl FnOnce(&W::Buffer),
-    ) -> Result<(), W::Fault> {
+    fn end_eager(&mut self, peer: u32, index: u32, envelope: Envelope, bytes: usize, path: DataPath, place: impl FnOnce(&W::Buffer)) -> Result<(), W::Fault> {
         let r = self.requests.at(index);
         place(&r.buffer);
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());

@@ -238,7 +238,8 @@ impl<W: Worker> Machine<W> {
                 && peer.credits.take_eager(bytes as u64)
             {
                 // A synchronous one is complete when its receiver says so.
-                let id = (mode == Mode::Synchronous).then(|| self.requests.insert(buffer.clone(), to.process, State::Offered, wire::header(Kind::Rts, to.envelope())));
+                let id = (mode == Mode::Synchronous)
+                    .then(|| self.requests.insert(buffer.clone(), to.process, State::Offered, wire::header(Kind::Rts, to.envelope())));
                 let sent = match id {
                     None => W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)),
                     Some(id) => W::send_body(memory, to.process, wire::header(Kind::EagerSync, to.envelope()), &[id.to_raw()], buffer, (0, bytes)),

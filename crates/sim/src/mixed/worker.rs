@@ -321,7 +321,8 @@ pub fn take_in(rank: &mut Rank) -> Result<bool, Error> {
         let mut words = [0; 6];
         words.iter_mut().zip(packet.words.iter().copied().chain(body)).for_each(|(to, word)| *to = word);
         if bytes <= 48
-            && ((packet.words.is_empty() && rank.arrive_quickly(peer, packet.head, &words, bytes)?) || rank.arrive_synchronous(peer, packet.head, &words, bytes)?)
+            && ((packet.words.is_empty() && rank.arrive_quickly(peer, packet.head, &words, bytes)?)
+                || rank.arrive_synchronous(peer, packet.head, &words, bytes)?)
         {
             continue;
         }
