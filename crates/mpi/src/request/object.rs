@@ -46,6 +46,10 @@ pub(super) fn vci_of(request: handle::Request) -> Option<u8> {
     if request.0 >> 29 == 1 {
         return Some(vci_of_plain(request));
     }
+    // What is no object would be told with a message.
+    if request.0 & OBJECT == 0 {
+        return None;
+    }
     object_here(request).ok().and_then(|object| object.vci)
 }
 
