@@ -11,7 +11,7 @@ fn pair() -> [Engine; 2] {
     let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
     [0, 1].map(|index| {
         let others = segments.clone();
-        let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+        let resolver: local::Resolver = Box::new(move |peer, _| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
         let config = local::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true, map_memory: true, answer_within: local::ANSWER_WITHIN };
         let local = LocalPeers::new(config, resolver).unwrap();
         segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());

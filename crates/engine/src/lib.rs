@@ -457,4 +457,9 @@ impl Engine {
     pub fn oversubscribed(&self) -> bool {
         self.worker.waiting.oversubscribed
     }
+
+    /// The waits from here on are long for most processes, or no longer.
+    pub fn expect_long_waits(&mut self, long: bool) {
+        self.worker.waiting.expect_long(long);
+    }
 }

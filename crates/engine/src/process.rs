@@ -474,17 +474,17 @@ pub fn end(code: i32, message: &str) -> ! {
 
 fn resolver(launcher: Option<Arc<Mutex<Launcher>>>, neighbours: Arc<OnceLock<Neighbours>>) -> local::Resolver {
     match launcher {
-        Some(launcher) => Box::new(move |peer| {
+        Some(launcher) => Box::new(move |peer, within| {
             let answer = match (neighbours.get(), launcher.try_lock()) {
-                (Some(all), _) => all.fetch(peer),
-                (None, Ok(mut launcher)) => launcher.fetch(peer),
-                (None, Err(TryLockError::Poisoned(launcher))) => launcher.into_inner().fetch(peer),
+                (Some(all), _) => all.fetch(peer, within),
+                (None, Ok(mut launcher)) => launcher.fetch(peer, within),
+                (None, Err(TryLockError::Poisoned(launcher))) => launcher.into_inner().fetch(peer, within),
                 // Another thread waits there for something else.
                 (None, Err(TryLockError::WouldBlock)) => Ok(None),
             };
             answer.map_err(|e| e.to_string())
         }),
-        None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
+        None => Box::new(|peer, _| Err(format!("process {peer} does not exist: this process was started alone"))),
     }
 }
 

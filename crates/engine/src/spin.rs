@@ -47,6 +47,8 @@ pub struct Waiting {
     counted: Option<Counted>,
     /// The shortest time after which a core that was given away came back, ns.
     given_ns: u64,
+    /// Waits are long for most processes.
+    long: bool,
 }
 
 impl Waiting {
@@ -63,7 +65,18 @@ impl Waiting {
             taken_ns: 0,
             counted: None,
             given_ns: GIVEN_NS_MAX,
+            long: false,
         }
+    }
+
+    /// The waits from here on are long for most processes, or no longer: whoever waits sleeps early, so that those that are waited for have the cores.
+    pub(crate) fn expect_long(&mut self, long: bool) {
+        self.long = long;
+    }
+
+    /// How long to give a core away that comes back before this process sleeps, ns: not where ranks share cores, and wait for those that have not come so far.
+    pub(crate) fn yield_budget_ns(&self) -> u64 {
+        if self.long && self.oversubscribed { 0 } else { self.yield_ns }
     }
 
     /// This thread gave the core away at `before_ns`, and has it back at `now_ns`. `switches` is how often it has left its core to another since it began.
@@ -107,7 +120,7 @@ impl Waiting {
 
     /// Whether the core has been given away so few times since that all who share it may not have had it yet.
     pub(crate) fn yields_more(&self) -> bool {
-        self.oversubscribed && self.given < GIVEN_MIN
+        self.oversubscribed && !self.long && self.given < GIVEN_MIN
     }
 
     /// Whether giving the core away again would be in vain: where the scheduler shares a core among groups first, a process that is alone in its own may get
@@ -202,6 +215,10 @@ mod tests {
         }
         assert!(!waiting.yields_more());
         waiting.begins();
+        assert!(waiting.yields_more());
+        waiting.expect_long(true);
+        assert!(!waiting.yields_more());
+        waiting.expect_long(false);
         assert!(waiting.yields_more());
         let alone = Waiting::new(&Config { local_processes: 2, cores: 2, ..Config::default() });
         assert!(!alone.yields_more());

@@ -49,7 +49,7 @@ impl Field {
         let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
         let endpoint = |index| {
             let others = segments.clone();
-            let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+            let resolver: local::Resolver = Box::new(move |peer, _| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
             let local = LocalPeers::new(
                 local::Config { index, processes: 2, memory_bytes: 1, single_copy, map_memory: true, answer_within: local::ANSWER_WITHIN },
                 resolver,
@@ -156,7 +156,7 @@ fn a_sender_that_stops_in_the_middle_of_a_body_holds_nobody_up() {
         let mut all: Vec<LocalPeers> = (0..3)
             .map(|index| {
                 let others = segments.clone();
-                let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+                let resolver: local::Resolver = Box::new(move |peer, _| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
                 let config =
                     local::Config { index, processes: 3, memory_bytes: 2 << 20, single_copy: false, map_memory: true, answer_within: local::ANSWER_WITHIN };
                 let local = LocalPeers::new(config, resolver).unwrap();

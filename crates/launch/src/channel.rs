@@ -1,6 +1,7 @@
 //! Packets and the descriptors beside them, over a `SOCK_SEQPACKET` Unix socket. Used by both ends.
 
 use crate::wire::{DESCRIPTORS_MAX, PACKET_BYTES_MAX};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -9,6 +10,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// What arrived.
 #[derive(Debug)]
@@ -78,6 +80,19 @@ pub fn send(socket: BorrowedFd, packet: &[u8], descriptors: &[BorrowedFd]) -> Re
     }
     rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
+}
+
+/// Waits for a packet, or the end, for at most so long: whether there is one.
+pub fn wait(socket: BorrowedFd, within: Duration) -> Result<bool, Errno> {
+    let deadline = Instant::now() + within;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = left.try_into().map_err(|_| Errno::INVAL)?;
+        match rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)) {
+            Err(Errno::INTR) => {}
+            ready => return ready.map(|ready| ready > 0),
+        }
+    }
 }
 
 /// Receives one packet into `buffer`, which must hold [`PACKET_BYTES_MAX`] bytes. Descriptors are close-on-exec.

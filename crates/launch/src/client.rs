@@ -6,7 +6,6 @@ use crate::environment::{self, Address};
 use crate::host::Host;
 use crate::wire::{FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX, VERSION, Welcome};
 use crate::{Error, RANKS_MAX};
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -93,8 +92,9 @@ impl Client {
         segments.pop().ok_or_else(|| Error::new(format!("the launcher sent no segment of rank {rank}")))
     }
 
-    /// The segment of `rank`; `None` while that rank has not published it: the answer comes to a later call. Does not block.
-    pub fn try_fetch(&mut self, rank: u32) -> Result<Option<OwnedFd>, Error> {
+    /// The segment of `rank`; `None` where that rank has not published it `within` that time: the answer comes to a later call.
+    pub fn try_fetch(&mut self, rank: u32, within: Duration) -> Result<Option<OwnedFd>, Error> {
+        let deadline = Instant::now() + within;
         if !self.asked.contains(&rank) {
             self.send(&Request::Fetch { ranks: vec![rank] }, &[])?;
             self.asked.push(rank);
@@ -104,7 +104,7 @@ impl Client {
                 self.asked.retain(|asked| *asked != rank);
                 return Ok(Some(self.segments.swap_remove(at).1));
             }
-            match self.receive(Some(Instant::now())) {
+            match self.receive(Some(deadline)) {
                 Ok(Some(Reply::Segments { .. } | Reply::Value { .. })) => {}
                 Ok(None) => return Ok(None),
                 Ok(other) => return Err(unexpected(other)),
@@ -255,17 +255,10 @@ impl Client {
 
     /// The next reply, or `None` at the deadline. Segments are kept aside as well as reported.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<Option<Reply>, Error> {
-        if let Some(deadline) = deadline {
-            loop {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let timeout = left.try_into().map_err(|_| Error::new("timeout too long"))?;
-                match rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
-                    Ok(0) => return Ok(None),
-                    Ok(_) => break,
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(lost(error)),
-                }
-            }
+        if let Some(deadline) = deadline
+            && !channel::wait(self.socket.as_fd(), deadline.saturating_duration_since(Instant::now())).map_err(lost)?
+        {
+            return Ok(None);
         }
         let Received::Packet { length, descriptors } = channel::receive(self.socket.as_fd(), &mut self.buffer).map_err(lost)? else {
             return Err(Error::new(ENDED));

@@ -47,10 +47,10 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// The segment of `rank`; `None` while that rank lives and has not answered: the answer comes to a later call. Does not block.
+    /// The segment of `rank`; `None` where that rank lives and has not answered `within` that time: the answer comes to a later call.
     ///
     /// Errors: the rank is not on this host, or is gone.
-    pub fn fetch(&self, rank: u32) -> Result<Option<OwnedFd>, Error> {
+    pub fn fetch(&self, rank: u32, within: Duration) -> Result<Option<OwnedFd>, Error> {
         let socket = self.sockets.get(&rank).ok_or_else(|| Error::new(format!("rank {rank} shares no memory with this one")))?;
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let request = match requests.remove(&rank) {
@@ -60,7 +60,7 @@ impl Neighbours {
                 None => return Ok(None),
             },
         };
-        let answer = request.answer()?;
+        let answer = request.answer(within)?;
         if answer.is_none() {
             requests.insert(rank, request);
         }
@@ -215,12 +215,12 @@ impl Foreign {
         Ok(self.card(rank)?.host.clone())
     }
 
-    pub(crate) fn fetch(&mut self, rank: u32) -> Result<Option<OwnedFd>, Error> {
+    pub(crate) fn fetch(&mut self, rank: u32, within: Duration) -> Result<Option<OwnedFd>, Error> {
         if self.local_ranks.binary_search(&rank).is_err() {
             let there = self.host(rank)?;
             return Err(Error::new(format!("rank {rank} shares no memory with this one: it runs on host {}", there.name)));
         }
-        self.neighbours().ok_or_else(|| Error::new("the job has no key yet"))?.fetch(rank)
+        self.neighbours().ok_or_else(|| Error::new("the job has no key yet"))?.fetch(rank, within)
     }
 
     /// See [`crate::Launcher::neighbours`].
@@ -329,7 +329,7 @@ mod tests {
             for other in (0..3).filter(|other| *other != own) {
                 let mut found = [0; 4];
                 let segment = loop {
-                    match rank.fetch(other).unwrap() {
+                    match rank.fetch(other, Duration::ZERO).unwrap() {
                         Some(segment) => break segment,
                         None => std::thread::yield_now(),
                     }
@@ -355,7 +355,7 @@ mod tests {
         let split = [Some(vec![0]), Some(vec![1, 2]), Some(vec![1, 2])];
         let told = world(split, [own; 3], |rank| {
             let mut rank = met(rank);
-            let error = if rank.rank() == 0 { Some(rank.fetch(2).unwrap_err().to_string()) } else { None };
+            let error = if rank.rank() == 0 { Some(rank.fetch(2, Duration::ZERO).unwrap_err().to_string()) } else { None };
             (rank.local_ranks().to_vec(), error)
         });
         assert_eq!((told[0].0.as_slice(), told[1].0.as_slice()), (&[0][..], &[1, 2][..]));

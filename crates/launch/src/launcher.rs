@@ -230,11 +230,11 @@ impl Launcher {
         }
     }
 
-    /// The segment of the local rank `rank`; `None` while that rank has not made it known: the answer comes to a later call. Does not block.
-    pub fn fetch(&mut self, rank: u32) -> Result<Option<OwnedFd>, Error> {
+    /// The segment of the local rank `rank`; `None` where that rank has not made it known `within` that time: the answer comes to a later call.
+    pub fn fetch(&mut self, rank: u32, within: Duration) -> Result<Option<OwnedFd>, Error> {
         match self {
-            Launcher::Own(client) => client.try_fetch(rank),
-            Launcher::Foreign(foreign) => foreign.fetch(rank),
+            Launcher::Own(client) => client.try_fetch(rank, within),
+            Launcher::Foreign(foreign) => foreign.fetch(rank, within),
         }
     }
 

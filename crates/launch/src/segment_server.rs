@@ -90,11 +90,14 @@ impl SegmentRequest {
         Ok(Some(SegmentRequest { socket, rank, name: name.to_owned() }))
     }
 
-    /// The segment; `None` while that rank has not answered. Does not block.
+    /// The segment; `None` where that rank has not answered `within` that time.
     ///
     /// Errors: the rank is gone, or does not let this process in.
-    pub(crate) fn answer(&self) -> Result<Option<OwnedFd>, Error> {
+    pub(crate) fn answer(&self, within: Duration) -> Result<Option<OwnedFd>, Error> {
         let rank = self.rank;
+        if !channel::wait(self.socket.as_fd(), within).map_err(|error| failed(&self.name, rank, error))? {
+            return Ok(None);
+        }
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         let (length, descriptors) = match channel::receive(self.socket.as_fd(), &mut buffer) {
             Ok(Received::Packet { length, descriptors }) => (length, descriptors),
@@ -154,7 +157,7 @@ mod tests {
     fn ask(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<OwnedFd, Error> {
         let request = SegmentRequest::begin(name, rank, key)?.expect("nobody else waits");
         loop {
-            match request.answer()? {
+            match request.answer(Duration::ZERO)? {
                 Some(segment) => return Ok(segment),
                 None => std::thread::yield_now(),
             }
@@ -195,9 +198,9 @@ mod tests {
     fn nobody_waits_for_a_rank_that_is_stopped() {
         let server = SegmentServer::bind(2, segment(b"").as_fd()).unwrap();
         let waiting = SegmentRequest::begin(server.name(), 2, &[1; SECRET_BYTES]).unwrap().unwrap();
-        assert!(waiting.answer().unwrap().is_none());
+        assert!(waiting.answer(Duration::ZERO).unwrap().is_none());
         drop(server);
-        assert_eq!(waiting.answer().unwrap_err().to_string(), HAS_ENDED, "it has ended meanwhile");
+        assert_eq!(waiting.answer(Duration::ZERO).unwrap_err().to_string(), HAS_ENDED, "it has ended meanwhile");
     }
 
     #[test]

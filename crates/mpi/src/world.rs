@@ -353,8 +353,10 @@ pub fn finalize() -> Result<()> {
     let comm = comm::find(MPI_COMM_WORLD)?;
     crate::buffered::flush(&Holder::Comm(comm), "MPI_Finalize")?;
     crate::buffered::flush(&Holder::Process, "MPI_Finalize")?;
-    // Those that live finalize without those that have failed.
+    // Those that live finalize without those that have failed. Most wait for the last, and it is not known when that comes.
+    comm.engine().expect_long_waits(true);
     let met = crate::collective::barrier(comm, "MPI_Finalize", Kind::Finalize);
+    comm.engine().expect_long_waits(false);
     let met = met.or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) }).and_then(|()| mismatch::leftovers(comm));
     // Where collectives have not matched, and the program goes on all the same, each process ends by itself.
     let parted = met.is_err() && mismatch::any(comm.context) && comm.errhandler() == MPI_ERRORS_RETURN;

@@ -88,7 +88,7 @@ impl From<Fault> for Ended {
 impl<'a> Side<'a> {
     fn new(index: u32, segments: &Segments, stop: &'a AtomicBool, until: Instant) -> Result<Side<'a>, Ended> {
         let others = segments.clone();
-        let resolver: local::Resolver = Box::new(move |peer| {
+        let resolver: local::Resolver = Box::new(move |peer, _| {
             let known = others.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&peer).map(OwnedFd::try_clone).transpose().map_err(|error| error.to_string())
         });

@@ -303,7 +303,7 @@ impl World {
                 // Some answer late.
                 let mut asked = HashMap::<u32, u64>::new();
                 let late = late.below(2) * late.below(20);
-                let resolver: local::Resolver = Box::new(move |peer| {
+                let resolver: local::Resolver = Box::new(move |peer, _| {
                     let times = asked.entry(peer).or_default();
                     *times += 1;
                     let all = others.lock().unwrap();

@@ -30,7 +30,7 @@ fn pair() -> (Shm, Shm) {
     let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
     let shm = |index| {
         let others = segments.clone();
-        let resolver: Resolver = Box::new(move |peer| match others.lock().unwrap().get(&peer) {
+        let resolver: Resolver = Box::new(move |peer, _| match others.lock().unwrap().get(&peer) {
             Some(fd) => fd.try_clone().map(Some).map_err(|e| e.to_string()),
             None => Err("nobody".into()),
         });
@@ -43,7 +43,7 @@ fn pair() -> (Shm, Shm) {
 
 /// A process whose peers all have the segment `fd`.
 fn victim_of(fd: OwnedFd) -> Shm {
-    Shm::new(config(0, 3), Box::new(move |_| fd.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap()
+    Shm::new(config(0, 3), Box::new(move |_, _| fd.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap()
 }
 
 fn send(from: &mut Shm, to: u32, bytes: usize) -> Result<(), Refused> {
@@ -71,9 +71,9 @@ fn descriptors_that_are_no_segment_are_refused() {
             std::os::fd::FromRawFd::from_raw_fd(fd)
         }
     };
-    let own = Shm::new(config(1, 4), Box::new(|_| Err("nobody".into()))).unwrap();
+    let own = Shm::new(config(1, 4), Box::new(|_, _| Err("nobody".into()))).unwrap();
     let other_job = own.segment().try_clone_to_owned().unwrap();
-    let right = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap();
+    let right = Shm::new(config(1, 3), Box::new(|_, _| Err("nobody".into()))).unwrap();
     let read_only = {
         let path = format!("/proc/self/fd/{}", right.segment().as_raw_fd());
         file(&path)
@@ -100,7 +100,7 @@ fn descriptors_that_are_no_segment_are_refused() {
 
 #[test]
 fn a_cut_off_segment_is_refused() {
-    let right = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap();
+    let right = Shm::new(config(1, 3), Box::new(|_, _| Err("nobody".into()))).unwrap();
     let whole = right.mapping.len() as u64;
     for bytes in [192, 4096, whole - 4096] {
         let fd = sys::memfd(bytes).unwrap();
@@ -163,7 +163,7 @@ fn a_peer_sees_whether_a_process_has_its_core() {
 
 #[test]
 fn places_of_rings_are_checked() {
-    let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
+    let end = Shm::new(config(1, 3), Box::new(|_, _| Err("nobody".into()))).unwrap().mapping.len() as u64;
     for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX - 1, 1 << 63] {
         let (mut victim, _) = pair();
         victim.connections.rings[1].store(place, Ordering::Release);
@@ -177,8 +177,8 @@ fn places_of_rings_are_checked() {
 
 #[test]
 fn places_of_vcis_directories_are_checked() {
-    let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
-    let alone = || -> Resolver { Box::new(|_| Err("nobody".into())) };
+    let end = Shm::new(config(1, 3), Box::new(|_, _| Err("nobody".into()))).unwrap().mapping.len() as u64;
+    let alone = || -> Resolver { Box::new(|_, _| Err("nobody".into())) };
     for place in [1, 64, 4095, 4097, end - 64, end, end + 4096, u64::MAX - 4095, u64::MAX, 1 << 63] {
         let (victim, mut attacker) = pair();
         // In the victim's own segment, and in the one that it maps.
@@ -188,7 +188,7 @@ fn places_of_vcis_directories_are_checked() {
         assert!(victim.vci(2, alone()).is_ok());
         let theirs = attacker.segment().try_clone_to_owned().unwrap();
         attacker.header.directories[2].store(place, Ordering::Release);
-        let resolver: Resolver = Box::new(move |_| theirs.try_clone().map(Some).map_err(|e| e.to_string()));
+        let resolver: Resolver = Box::new(move |_, _| theirs.try_clone().map(Some).map_err(|e| e.to_string()));
         let mut third = victim.vci(3, resolver).unwrap();
         assert!(matches!(send(&mut third, 1, 8), Err(Refused::Failed(Error::Corrupt { peer: 1, value, .. })) if value == place));
         send(&mut attacker, 0, 8).unwrap();
@@ -200,12 +200,12 @@ fn vcis_of_a_process_have_rings_of_their_own() {
     let (mut victim, mut sender) = pair();
     let fd = |shm: &Shm| shm.segment().try_clone_to_owned().unwrap();
     let (to_victim, to_sender) = (fd(&victim), fd(&sender));
-    let mut further = sender.vci(1, Box::new(move |_| to_victim.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
+    let mut further = sender.vci(1, Box::new(move |_, _| to_victim.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     send(&mut further, 0, 8).unwrap();
     send(&mut sender, 0, 8).unwrap();
     let take = |shm: &mut Shm| (0..4).filter_map(|_| shm.receive().unwrap().map(|packet| shm.release(packet))).count();
     assert_eq!(take(&mut victim), 1, "one message is for the first");
-    let mut connections = victim.vci(1, Box::new(move |_| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
+    let mut connections = victim.vci(1, Box::new(move |_, _| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     assert_eq!((take(&mut connections), take(&mut victim)), (1, 0), "and one for the other, which came before it was opened");
     send(&mut connections, 1, 8).unwrap();
     assert_eq!((take(&mut further), take(&mut sender)), (1, 0));
@@ -371,7 +371,7 @@ mod shortage {
     fn no_pages_at_the_start() {
         in_own_thread(|| {
             forbid(libc::SYS_fallocate, None, libc::ENOSPC);
-            match Shm::new(config(0, 3), Box::new(|_| Err("nobody".into()))) {
+            match Shm::new(config(0, 3), Box::new(|_, _| Err("nobody".into()))) {
                 Err(Error::Memory { errno: libc::ENOSPC, bytes, what }) => {
                     assert_eq!((bytes, what), (4096, "the head of a shared-memory segment"));
                 }
@@ -416,7 +416,7 @@ mod shortage {
     fn no_descriptors_and_no_address_space() {
         in_own_thread(|| {
             forbid(libc::SYS_memfd_create, None, libc::EMFILE);
-            let made = Shm::new(config(0, 3), Box::new(|_| Err("nobody".into())));
+            let made = Shm::new(config(0, 3), Box::new(|_, _| Err("nobody".into())));
             assert!(matches!(made, Err(Error::Memory { errno: libc::EMFILE, .. })));
         });
         in_own_thread(|| {
@@ -443,7 +443,7 @@ mod shortage {
         let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
         // SAFETY: a plain system call, in a process of its own.
         unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0) };
-        match Shm::new(config(0, 3), Box::new(|_| Err("nobody".into()))) {
+        match Shm::new(config(0, 3), Box::new(|_, _| Err("nobody".into()))) {
             Err(Error::Segment { errno: libc::EFBIG, why, .. }) => assert!(why.contains("ulimit -f"), "{why}"),
             other => panic!("{:?}", other.err()),
         }
@@ -474,7 +474,7 @@ fn what_others_place_has_pages_before_it_is_touched() {
     assert!(with_pages(victim.segment()) >= before + 4096, "lines");
     let before = with_pages(victim.segment());
     victim.header.directories[0].store(place + 256 * 4096, Ordering::Release);
-    victim.vci(1, Box::new(|_| Err("nobody".into()))).unwrap();
+    victim.vci(1, Box::new(|_, _| Err("nobody".into()))).unwrap();
     assert!(with_pages(victim.segment()) >= before + victim.geometry.connections_bytes(), "a connection directory");
 }
 
@@ -519,7 +519,7 @@ fn a_ring_that_is_used_grows_and_its_pages_are_counted() {
     let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
     let shm = |index, memory_bytes| {
         let others = segments.clone();
-        let resolver: Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+        let resolver: Resolver = Box::new(move |peer, _| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
         let mut shm = Shm::new(Config { memory_bytes, ..config(index, 2) }, resolver).unwrap();
         shm.grows = true;
         segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
@@ -554,7 +554,7 @@ fn rings_share_what_they_may_grow_by() {
     let mut ranks: Vec<Shm> = (0..4)
         .map(|index| {
             let others = segments.clone();
-            let resolver: Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+            let resolver: Resolver = Box::new(move |peer, _| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
             let mut shm = Shm::new(Config { memory_bytes: MEMORY, ..config(index, 4) }, resolver).unwrap();
             shm.grows = true;
             segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());

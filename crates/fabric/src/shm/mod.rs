@@ -47,9 +47,9 @@ pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_brought, copy_from_end,
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;
 
-/// Gives the segments of other processes that are talked to. It never waits for them: `None` says that the process has not answered yet, and is
-/// to be asked about again.
-pub type Resolver = Box<dyn FnMut(u32) -> Result<Option<OwnedFd>, String> + Send>;
+/// Gives the segments of other processes that are talked to. It waits for them no longer than it is told: `None` says that the process has not answered
+/// yet, and is to be asked about again.
+pub type Resolver = Box<dyn FnMut(u32, Duration) -> Result<Option<OwnedFd>, String> + Send>;
 
 /// What the memory fabric needs to know at the start.
 pub struct Config {
@@ -331,18 +331,11 @@ impl Shm {
     /// Asks for the segment of `peer`; the first time for as long as [`Config::answer_within`] says.
     #[cold]
     fn resolve(&mut self, peer: u32) -> Result<Option<OwnedFd>, Error> {
-        let mut ask = || (self.resolver)(peer).map_err(|why| Error::Peer { peer, why });
-        if self.awaited.contains(&peer) {
-            return ask();
+        let within = if self.awaited.contains(&peer) { Duration::ZERO } else { self.answer_within };
+        if !within.is_zero() {
+            self.awaited.push(peer);
         }
-        self.awaited.push(peer);
-        let start = Instant::now();
-        loop {
-            match ask()? {
-                None if start.elapsed() < self.answer_within => sys::yield_core(),
-                answer => return Ok(answer),
-            }
-        }
+        (self.resolver)(peer, within).map_err(|why| Error::Peer { peer, why })
     }
 
     /// The segment of `peer`, where an earlier step has needed it already.
