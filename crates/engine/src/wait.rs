@@ -221,7 +221,10 @@ pub fn wait_for<T>(
             looks = LOOKS_BESIDE;
             continue;
         }
-        if (silent_ns < spin_ns + guard.worker.waiting.yield_budget_ns() || guard.worker.waiting.yields_more()) && !alone && !guard.worker.waiting.yields_in_vain() {
+        if (silent_ns < spin_ns + guard.worker.waiting.yield_budget_ns() || guard.worker.waiting.yields_more())
+            && !alone
+            && !guard.worker.waiting.yields_in_vain()
+        {
             guard = give_core(cell, guard);
             core_ns = now_ns();
             said_ns = Some(core_ns);
