@@ -27,7 +27,7 @@ fn progress(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
     let before = machine.events();
     for _ in 0..packets.min(PACKETS_PER_TURN) {
         let Some(local) = &mut machine.memory else { break };
-        match local.receive() {
+        match &local.receive() {
             Ok(Some(packet)) if packet.taken.is_long => {
                 let completions = machine.completions();
                 match handle_beside(machine, packet) {
@@ -44,8 +44,8 @@ fn progress(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
                 Err(fault) => return Err(machine.break_down(fault)),
             },
             Ok(None) => break,
-            Err(fabric::Error::Peer { peer, why }) => machine.unreached(peer, fabric::Error::Peer { peer, why })?,
-            Err(error) => return Err(machine.break_down(error.into())),
+            Err(error @ fabric::Error::Peer { peer, .. }) => machine.unreached(*peer, error.clone())?,
+            Err(error) => return Err(machine.break_down(error.clone().into())),
         }
     }
     if machine.network.is_some() {
@@ -91,12 +91,12 @@ pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
 
 /// Deals with a packet whose bytes lie in its slot.
 #[inline]
-fn handle(machine: &mut Machine, packet: Packet) -> Result<(), Fault> {
+fn handle(machine: &mut Machine, packet: &Packet) -> Result<(), Fault> {
     // The way of most messages: a short one, whose receive is posted or not.
     let taken = &packet.taken;
     let (head, words, bytes) = (taken.head, &taken.words, taken.inline_bytes);
     if !machine.arrive_quickly(packet.peer, head, words, bytes)? && !machine.arrive_synchronous(packet.peer, head, words, bytes)? {
-        handle_other(machine, &packet, None)?;
+        handle_other(machine, packet, None)?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
     Ok(())
@@ -153,12 +153,12 @@ fn rest(long: &Long<SharedBytes>, from: usize) -> Body {
 
 /// Deals with a message whose body lies beside the slots. Whether anything of it has come.
 #[inline(never)]
-fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+fn handle_beside(machine: &mut Machine, packet: &Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
     // The way of most: all of it is there.
-    let Some(body) = memory.whole(&packet).map(all_of) else { return handle_long(machine, packet) };
+    let Some(body) = memory.whole(packet).map(all_of) else { return handle_long(machine, packet) };
     if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &body)? {
-        handle_other(machine, &packet, Some(body))?;
+        handle_other(machine, packet, Some(body))?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
     Ok(true)
@@ -166,9 +166,9 @@ fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
 
 /// Deals with a message whose body lies beside the slots, of which some has come while its sender writes the rest. Whether anything has.
 #[inline(never)]
-fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+fn handle_long(machine: &mut Machine, packet: &Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
-    let (long, begun) = memory.long(&packet).expect("it is long");
+    let (long, begun) = memory.long(packet).expect("it is long");
     // Who has pieces of its own to put in does that first: two that follow each other's pieces by turns take twice as long.
     if !long.is_whole() && machine.puts_pieces() {
         release_or_put_off(machine, packet, &long, begun);
@@ -189,7 +189,7 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let Some((id, done, at)) = started else {
         // Nothing is known to be done with it before all of it is there.
         if long.is_whole() {
-            handle_other(machine, &packet, Some(all_of(&long)))?;
+            handle_other(machine, packet, Some(all_of(&long)))?;
         }
         release_or_put_off(machine, packet, &long, None);
         return Ok(long.is_whole());
@@ -204,7 +204,7 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
             break;
         }
         let memory = machine.memory.as_mut().expect("the packet came through it");
-        let Some(more) = memory.await_more(&packet) else { break };
+        let Some(more) = memory.await_more(packet) else { break };
         long = more;
     }
     if long.is_whole()
@@ -219,11 +219,11 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     Ok(placed > done || long.is_whole())
 }
 
-fn release_or_put_off(machine: &mut Machine, packet: Packet, long: &Long<SharedBytes>, begun: Option<Begun>) {
+fn release_or_put_off(machine: &mut Machine, packet: &Packet, long: &Long<SharedBytes>, begun: Option<Begun>) {
     let memory = machine.memory.as_mut().expect("the packet came through it");
     match long.is_whole() {
         true => memory.release(packet),
-        false => memory.put_off(&packet, long.present_bytes, begun),
+        false => memory.put_off(packet, long.present_bytes, begun),
     }
 }
 

@@ -80,7 +80,7 @@ impl Field {
         for _ in 0..2 {
             while let Ok(Some(packet)) = self.attacker.receive() {
                 all.push(packet.taken.words);
-                self.attacker.release(packet);
+                self.attacker.release(&packet);
             }
         }
         all

@@ -129,7 +129,8 @@ pub trait Fabric {
     fn send(&mut self, peer: u32, head: [u64; 2], words: &[u64], body: Body) -> Result<(), Refused>;
     /// The next packet that has come, if there is one. It must be released before the next call.
     fn receive(&mut self) -> Result<Option<Self::Packet>, Error>;
-    fn release(&mut self, packet: Self::Packet);
+    /// Gives its place back to its sender, once. By reference, since a packet is a line long and would be copied.
+    fn release(&mut self, packet: &Self::Packet);
 }
 
 /// Bytes that do not lie in one piece: they are written where they are wanted.

@@ -126,7 +126,7 @@ fn what_comes_with_a_connection_is_there_at_the_first_look() {
         send(&mut one, 1, bytes).unwrap();
         let packet = two.receive().unwrap().expect("the first packet of a peer");
         assert_eq!(packet.peer, 0);
-        two.release(packet);
+        two.release(&packet);
         assert!(two.receive().unwrap().is_none());
     }
 }
@@ -203,7 +203,7 @@ fn vcis_of_a_process_have_rings_of_their_own() {
     let mut further = sender.vci(1, Box::new(move |_, _| to_victim.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     send(&mut further, 0, 8).unwrap();
     send(&mut sender, 0, 8).unwrap();
-    let take = |shm: &mut Shm| (0..4).filter_map(|_| shm.receive().unwrap().map(|packet| shm.release(packet))).count();
+    let take = |shm: &mut Shm| (0..4).filter_map(|_| shm.receive().unwrap().map(|packet| shm.release(&packet))).count();
     assert_eq!(take(&mut victim), 1, "one message is for the first");
     let mut connections = victim.vci(1, Box::new(move |_, _| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     assert_eq!((take(&mut connections), take(&mut victim)), (1, 0), "and one for the other, which came before it was opened");
@@ -223,7 +223,7 @@ fn nobody_connects_as_the_process_itself() {
         match victim.receive() {
             Ok(Some(packet)) => {
                 from.push(packet.peer);
-                victim.release(packet);
+                victim.release(&packet);
             }
             Ok(None) => break false,
             Err(_) => break true,
@@ -324,7 +324,7 @@ fn scribbled_segments_give_errors_and_no_crash() {
                                 b.read_to(copy.as_mut_ptr().add(a.len()));
                             }
                         }
-                        victim.release(packet);
+                        victim.release(&packet);
                     }
                     Ok(None) => {}
                     Err(Error::Corrupt { .. }) => errors += 1,
@@ -529,14 +529,14 @@ fn a_ring_that_is_used_grows_and_its_pages_are_counted() {
         let (mut owner, mut sender) = (shm(0, memory_bytes), shm(1, memory_bytes));
         send(&mut sender, 0, 100).unwrap();
         let packet = owner.receive().unwrap().unwrap();
-        owner.release(packet);
+        owner.release(&packet);
         let (first, before, pages) = (sender.body_bytes_max_to(0), owner.reserved_bytes(), with_pages(owner.segment()));
         for turn in 0..80 * grown / first {
             let longest = sender.body_bytes_max_to(0);
             send(&mut sender, 0, if turn % 2 == 0 { first.min(4096) } else { longest }).unwrap();
             while let Some(packet) = owner.receive().unwrap() {
                 assert!(owner.long(&packet).unwrap().0.is_whole());
-                owner.release(packet);
+                owner.release(&packet);
             }
         }
         assert_eq!(sender.body_bytes_max_to(0), grown);
@@ -568,7 +568,7 @@ fn rings_share_what_they_may_grow_by() {
             send(sender, 0, sender.body_bytes_max_to(0).max(first / 2) - turn % 64).unwrap();
         }
         while let Some(packet) = owner[0].receive().unwrap() {
-            owner[0].release(packet);
+            owner[0].release(&packet);
         }
     }
     let sizes: Vec<usize> = senders.iter().map(|sender| 2 * sender.body_bytes_max_to(0)).collect();

@@ -946,7 +946,7 @@ impl Fabric for Shm {
     }
 
     #[inline]
-    fn release(&mut self, packet: Packet) {
+    fn release(&mut self, packet: &Packet) {
         let incoming = &mut self.incoming[packet.ring as usize];
         if packet.taken.is_long {
             (incoming.begun, incoming.put_off_bytes) = (None, 0);

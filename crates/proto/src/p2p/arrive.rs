@@ -111,7 +111,7 @@ impl<W: Worker> Machine<W> {
             self.end_specially(index)?;
         }
         self.worker.received(path, bytes as u64);
-        self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
+        self.give_memory_credit(peer, bytes as u64 + OVERHEAD_BYTES);
         Ok(())
     }
 

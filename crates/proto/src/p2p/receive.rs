@@ -148,6 +148,12 @@ impl<W: Worker> Machine<W> {
         if self.peers[peer as usize].remote {
             return self.release_datagram(peer, bytes - OVERHEAD_BYTES);
         }
+        self.give_memory_credit(peer, bytes);
+    }
+
+    /// As [`Machine::give_credit`], for a message that came through memory.
+    #[inline]
+    pub(super) fn give_memory_credit(&mut self, peer: u32, bytes: u64) {
         let step = self.config.unexpected_bytes_max / CREDIT_STEPS;
         if let Some(memory) = &mut self.memory {
             memory.give_credit(peer, bytes, step);
