@@ -437,6 +437,9 @@ impl<W: Worker> Machine<W> {
         // The answer to this side's own word says that the sender had dropped nothing before. Otherwise it has dropped what came last.
         let end = if std::mem::take(&mut speculation.forgetting) { End::Used } else { End::Voided };
         self.settle_crossed(peer, end);
+        if end == End::Voided {
+            self.end_patience(peer);
+        }
         let speculation = &mut self.peers[peer as usize].speculation;
         for id in std::mem::take(&mut speculation.announced) {
             if !self.silence(id)? {

@@ -248,6 +248,18 @@ impl<W: Worker> Machine<W> {
         Ok(moved)
     }
 
+    /// `peer` has dropped announcements that crossed its offers: of copies from there that no piece has come of, it may know nothing.
+    pub(super) fn end_patience(&mut self, from: u32) {
+        for job in &mut self.jobs {
+            if let Job::CooperativeIn { peer, ring, .. } = job
+                && *peer == from
+                && ring.pieces == 0
+            {
+                ring.patience = 0;
+            }
+        }
+    }
+
     /// A piece of a copy to or from `peer` has gone through the ring: others that are to go there come behind it.
     fn renew_patience(&mut self, peer: u32, out: bool) {
         let patience = self.config.patience;
