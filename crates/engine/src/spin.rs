@@ -33,7 +33,7 @@ pub struct Waiting {
     /// More ranks than cores: spinning would take the core from the one that is waited for.
     pub oversubscribed: bool,
     pub(crate) spin_ns: u64,
-    pub(crate) yield_ns: u64,
+    yield_ns: u64,
     /// [`Config::yields_reach`].
     yields_reach: bool,
     /// How often in a row a core that was given away has come back at once, and how often it was given away, since the wait began or something moved.

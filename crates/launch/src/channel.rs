@@ -10,7 +10,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What arrived.
 #[derive(Debug)]
@@ -82,9 +82,8 @@ pub fn send(socket: BorrowedFd, packet: &[u8], descriptors: &[BorrowedFd]) -> Re
     Ok(())
 }
 
-/// Waits for a packet, or the end, for at most so long: whether there is one.
-pub fn wait(socket: BorrowedFd, within: Duration) -> Result<bool, Errno> {
-    let deadline = Instant::now() + within;
+/// Waits for a packet, or the end, until `deadline`: whether there is one.
+pub fn wait(socket: BorrowedFd, deadline: Instant) -> Result<bool, Errno> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = left.try_into().map_err(|_| Errno::INVAL)?;

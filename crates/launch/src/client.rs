@@ -256,7 +256,7 @@ impl Client {
     /// The next reply, or `None` at the deadline. Segments are kept aside as well as reported.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<Option<Reply>, Error> {
         if let Some(deadline) = deadline
-            && !channel::wait(self.socket.as_fd(), deadline.saturating_duration_since(Instant::now())).map_err(lost)?
+            && !channel::wait(self.socket.as_fd(), deadline).map_err(lost)?
         {
             return Ok(None);
         }

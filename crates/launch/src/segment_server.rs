@@ -9,7 +9,7 @@ use crate::{Error, sys};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one client may keep others waiting.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
@@ -95,7 +95,7 @@ impl SegmentRequest {
     /// Errors: the rank is gone, or does not let this process in.
     pub(crate) fn answer(&self, within: Duration) -> Result<Option<OwnedFd>, Error> {
         let rank = self.rank;
-        if !channel::wait(self.socket.as_fd(), within).map_err(|error| failed(&self.name, rank, error))? {
+        if !channel::wait(self.socket.as_fd(), Instant::now() + within).map_err(|error| failed(&self.name, rank, error))? {
             return Ok(None);
         }
         let mut buffer = vec![0; PACKET_BYTES_MAX];

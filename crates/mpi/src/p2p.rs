@@ -267,6 +267,7 @@ fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode:
     // The program may go on to compute, and does not expect that of its messages.
     let mut engine = comm.engine();
     let Some(id) = engine.blocking(|engine| start_send(engine, comm, &sending, mode))? else { return Ok(()) };
+    engine.flush_coalesced();
     // What ends the wait for a match comes as soon as a message that is received.
     if mode == Mode::Synchronous && !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some()
     {
