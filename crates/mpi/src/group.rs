@@ -4,7 +4,6 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::table::Table;
-use engine::order::{Level, Ordered};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -27,8 +26,6 @@ pub struct Group {
 }
 
 static GROUPS: Table<Group> = Table::new();
-/// A share of the group of a communicator whose handle was freed last: programs ask for it and free it in turn, and counting costs more than all the rest.
-static LATEST: Ordered<Option<Arc<Group>>> = Ordered::new(Level::Spare, None);
 static EMPTY: OnceLock<Arc<Group>> = OnceLock::new();
 
 impl Group {
@@ -167,26 +164,26 @@ pub fn publish(group: Arc<Group>) -> Result<handle::Group> {
     if group.size() == 0 {
         return Ok(MPI_GROUP_EMPTY);
     }
-    GROUPS.insert_shared(group).map(handle::Group).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many groups exist"))
+    GROUPS.insert_shared(group).map(handle::Group).ok_or_else(too_many)
 }
 
 /// A new handle for a group that others keep.
+#[inline]
 pub fn publish_shared(group: &Arc<Group>) -> Result<handle::Group> {
-    let kept = LATEST.lock().take_if(|latest| Arc::ptr_eq(latest, group));
-    publish(kept.unwrap_or_else(|| group.clone()))
+    if group.size() == 0 {
+        return Ok(MPI_GROUP_EMPTY);
+    }
+    GROUPS.insert_share_of(group).map(handle::Group).ok_or_else(too_many)
 }
 
+#[cold]
+fn too_many() -> Box<Error> {
+    Error::new(MPI_ERR_OTHER, "too many groups exist")
+}
+
+#[inline]
 pub fn free(handle: handle::Group) -> Result<()> {
-    if handle == MPI_GROUP_EMPTY {
-        return Ok(());
-    }
-    let removed = GROUPS.remove(handle.0).ok_or_else(|| unknown(handle))?;
-    if removed.is_shared() {
-        let before = LATEST.lock().replace(removed.into_shared());
-        // It goes without the lock.
-        drop(before);
-    }
-    Ok(())
+    if handle == MPI_GROUP_EMPTY || GROUPS.release(handle.0) { Ok(()) } else { Err(unknown(handle)) }
 }
 
 /// Processes of a list that need no memory of their own, and ranks that are compared each with each.

@@ -235,7 +235,7 @@ fn send_quickly(comm: &'static Comm, side: &Side) -> bool {
 }
 
 /// Whether a side of a message is `MPI_PROC_NULL` and its buffer is in order: a receive is complete then, and so is a send whose tag is in order.
-#[inline]
+#[inline(always)]
 fn nowhere(side: &Side) -> bool {
     side.peer == MPI_PROC_NULL
         && side.count >= 0
@@ -408,12 +408,19 @@ pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
 }
 
 /// `MPI_Sendrecv`: both at once, so that neither waits for the other.
-pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
-    let world = world::get()?;
-    if nowhere(out) && out.tag >= 0 && nowhere(into) {
+#[inline(always)]
+pub fn sendrecv(function: &'static str, comm: &'static Comm, out: Side, into: Side, give: impl FnOnce(Status)) -> Result<()> {
+    if nowhere(&out) && out.tag >= 0 && nowhere(&into) {
         give(Status::PROC_NULL);
         return Ok(());
     }
+    sendrecv_somewhere(function, comm, &out, &into, give)
+}
+
+/// As [`sendrecv`], where one of the two has a peer. Apart, so that what has none keeps its arguments in registers.
+#[inline(never)]
+fn sendrecv_somewhere(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
+    let world = world::get()?;
     if let Some((target, bytes)) = plain_send(comm, out)
         && let Some((mut engine, started)) = receive_quickly::<false>(comm, into)
     {
@@ -546,7 +553,7 @@ pub fn sendrecv_replace(function: &'static str, comm: &'static Comm, out: &Side,
         let mut copy = [0u8; REPLACED_ON_STACK_BYTES];
         // SAFETY: the program's buffer has so many bytes, which nobody writes before the exchange begins.
         unsafe { std::ptr::copy_nonoverlapping(out.buffer.cast(), copy.as_mut_ptr(), bytes) };
-        return sendrecv(function, comm, &Side { buffer: copy.as_mut_ptr().cast(), ..*out }, into, give);
+        return sendrecv(function, comm, Side { buffer: copy.as_mut_ptr().cast(), ..*out }, *into, give);
     }
     let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
     let mut copy = packed_copy(&sending.buffer)?;

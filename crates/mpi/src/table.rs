@@ -31,12 +31,15 @@ struct Grown<T> {
     free: Vec<u32>,
     used: u32,
     spare: Spare<T>,
+    /// The share of the handle that was freed last of those whose object others share: programs ask for such a handle and free it in turn, and counting
+    /// costs more than all the rest.
+    latest: Option<Arc<T>>,
 }
 
 impl<T: Send + Sync> Table<T> {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Table<T> {
-        let grown = Grown { free: Vec::new(), used: 0, spare: Spare::new() };
+        let grown = Grown { free: Vec::new(), used: 0, spare: Spare::new(), latest: None };
         Table { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS], grown: Ordered::new(Level::Table, grown) }
     }
 
@@ -61,6 +64,13 @@ impl<T: Send + Sync> Table<T> {
     pub fn insert_shared(&self, object: Arc<T>) -> Option<usize> {
         let inserted = self.insert_in(&mut self.grown.lock(), object);
         inserted.ok()
+    }
+
+    /// As [`Table::insert_shared`], for an object that others keep.
+    pub fn insert_share_of(&self, object: &Arc<T>) -> Option<usize> {
+        let mut grown = self.grown.lock();
+        let share = grown.latest.take_if(|latest| Arc::ptr_eq(latest, object)).unwrap_or_else(|| object.clone());
+        self.insert_in(&mut grown, share).ok()
     }
 
     #[inline]
@@ -143,15 +153,34 @@ impl<T: Send + Sync> Table<T> {
     /// Takes the object out; its handle is no longer valid.
     #[inline]
     pub fn remove(&self, handle: usize) -> Option<Removed<'_, T>> {
+        let object = self.take_out(&mut self.grown.lock(), handle)?;
+        Some(Removed { object: ManuallyDrop::new(object), table: self })
+    }
+
+    /// As [`Table::remove`], of a handle whose object others may share, and of which nothing is asked any more; gives whether the handle was in use.
+    #[inline]
+    pub fn release(&self, handle: usize) -> bool {
         let mut grown = self.grown.lock();
+        let Some(object) = self.take_out(&mut grown, handle) else { return false };
+        let before = match Arc::strong_count(&object) {
+            1 => Some(object),
+            _ => grown.latest.replace(object),
+        };
+        // What ends here goes without the lock.
+        drop(grown);
+        drop(before.map(|object| Removed { object: ManuallyDrop::new(object), table: self }));
+        true
+    }
+
+    #[inline]
+    fn take_out(&self, grown: &mut Grown<T>, handle: usize) -> Option<Arc<T>> {
         let (place, object) = self.find(handle)?;
         place.object.store(std::ptr::null_mut(), Ordering::Release);
         let generation = place.generation.load(Ordering::Relaxed);
         place.generation.store((generation + 1) % GENERATIONS, Ordering::Relaxed);
         grown.free.push((handle & ((1 << INDEX_BITS) - 1)) as u32);
         // SAFETY: the table's own count.
-        let object = unsafe { Arc::from_raw(object) };
-        Some(Removed { object: ManuallyDrop::new(object), table: self })
+        Some(unsafe { Arc::from_raw(object) })
     }
 
     /// Handles in use.
@@ -171,22 +200,6 @@ impl<T: Send + Sync> Table<T> {
 pub struct Removed<'a, T: Send + Sync + 'static> {
     object: ManuallyDrop<Arc<T>>,
     table: &'a Table<T>,
-}
-
-impl<T: Send + Sync> Removed<'_, T> {
-    /// The share that the table had.
-    #[inline]
-    pub fn into_shared(self) -> Arc<T> {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, and not used after this.
-        unsafe { ManuallyDrop::take(&mut this.object) }
-    }
-
-    /// Whether others have shares.
-    #[inline]
-    pub fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.object) > 1
-    }
 }
 
 impl<T: Send + Sync> Deref for Removed<'_, T> {

@@ -75,8 +75,9 @@ unsafe fn recv_init(function: &'static str, side: Side, comm: Comm, request: *mu
     finish_on(comm, function, made.map(|r| *request = r))
 }
 
+#[inline(always)]
 unsafe fn sendrecv(function: &'static str, out: Side, into: Side, comm: Comm, status: *mut Status) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv(function, c, &out, &into, |s| give(status, s))))
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv(function, c, out, into, |s| give(status, s))))
 }
 
 unsafe fn sendrecv_replace(function: &'static str, out: Side, into: Side, comm: Comm, status: *mut Status) -> c_int {
