@@ -117,12 +117,21 @@ impl Engine {
 
     /// The program will send from `buffer` to `process` again and again (a persistent or partitioned request): a device may take the bytes from there from
     /// the first time on.
+    #[inline(always)]
     pub fn prefer(&mut self, process: u32, buffer: &Buffer) {
+        if self.network.is_some()
+            && let Some(start) = buffer.address()
+        {
+            self.prefer_bytes(process, start, buffer.len());
+        }
+    }
+
+    fn prefer_bytes(&mut self, process: u32, start: *const u8, bytes: usize) {
         let machine = &mut self.0;
         if machine.peers[process as usize].remote
-            && let (Some(remote), Some(start)) = (&mut machine.network, buffer.address())
+            && let Some(remote) = &mut machine.network
         {
-            remote.prefer(start, buffer.len());
+            remote.prefer(start, bytes);
         }
     }
 

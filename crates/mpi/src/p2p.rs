@@ -86,15 +86,21 @@ fn bad_tag(tag: i32) -> Box<Error> {
 
 #[inline]
 pub fn check_send(comm: &Comm, side: &Side) -> Result<Sending> {
-    match plain_send(comm, side) {
-        Some((target, bytes)) => Ok(plain_sending(side, target, bytes)),
+    match plain_sending(comm, side) {
+        Some(sending) => Ok(sending),
         None => check_send_otherwise(comm, side),
     }
 }
 
+/// As [`check_send`], where everything is in order and the data is bytes in one piece.
+#[inline(always)]
+pub(crate) fn plain_sending(comm: &Comm, side: &Side) -> Option<Sending> {
+    plain_send(comm, side).map(|(target, bytes)| sending_of(side, target, bytes))
+}
+
 /// What [`plain_send`] has found in order.
 #[inline(always)]
-fn plain_sending(side: &Side, target: Target, bytes: usize) -> Sending {
+fn sending_of(side: &Side, target: Target, bytes: usize) -> Sending {
     // SAFETY: the program hands the buffer over until the operation is complete (MPI-5.0 §3.7.2).
     Sending { buffer: unsafe { Buffer::contiguous(side.buffer.cast(), bytes) }, target: Some(target) }
 }
@@ -131,11 +137,18 @@ pub fn check_pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Patter
 
 #[inline]
 pub fn check_receive(comm: &Comm, side: &Side) -> Result<Receiving> {
-    match plain_receive(comm, side) {
-        // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
-        Some((pattern, bytes)) => Ok(Receiving { buffer: unsafe { Buffer::contiguous(side.buffer.cast(), bytes) }, pattern: Some(pattern) }),
+    match plain_receiving(comm, side) {
+        Some(receiving) => Ok(receiving),
         None => check_receive_otherwise(comm, side),
     }
+}
+
+/// As [`check_receive`], where everything is in order and the data is bytes in one piece.
+#[inline(always)]
+pub(crate) fn plain_receiving(comm: &Comm, side: &Side) -> Option<Receiving> {
+    let (pattern, bytes) = plain_receive(comm, side)?;
+    // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
+    Some(Receiving { buffer: unsafe { Buffer::contiguous(side.buffer.cast(), bytes) }, pattern: Some(pattern) })
 }
 
 #[inline(never)]
@@ -429,7 +442,7 @@ fn sendrecv_somewhere(function: &'static str, comm: &'static Comm, out: &Side, i
         let sent = match unsafe { engine.send_quickly(target, out.buffer.cast(), bytes) } {
             true => Ok(None),
             false => {
-                let sending = plain_sending(out, target, bytes);
+                let sending = sending_of(out, target, bytes);
                 engine.is_going_to_wait();
                 start_beside(&mut engine, Some(id), |engine| start_send(engine, comm, &sending, Mode::Standard))
             }

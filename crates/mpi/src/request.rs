@@ -23,7 +23,7 @@ use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
-use crate::p2p::{self, Mode, Receiving, Sending};
+use crate::p2p::{self, Mode, Receiving, Sending, Side};
 use crate::partitioned::Partitioned;
 use crate::slots::Slots;
 use crate::world::{self, fault};
@@ -32,8 +32,22 @@ use object::{Kind, OBJECT, OBJECTS, Object, State, cell_of, object, object_here,
 use std::sync::Arc;
 
 /// `MPI_Send_init` and its modes.
-#[inline]
-pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
+#[inline(always)]
+pub fn send_init(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Request> {
+    match p2p::plain_sending(comm, side) {
+        Some(sending) => sends(comm, sending, mode),
+        None => send_init_otherwise(comm, *side, mode),
+    }
+}
+
+/// As [`send_init`], where the data is not bytes in one piece, or something is not in order. Apart, so that the rest has what it found in registers.
+#[inline(never)]
+fn send_init_otherwise(comm: &'static Comm, side: Side, mode: Mode) -> Result<handle::Request> {
+    sends(comm, p2p::check_send(comm, &side)?, mode)
+}
+
+#[inline(always)]
+fn sends(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
     // What is buffered leaves from the program's own buffer, another part of it each time.
     if let (Some(target), false) = (&sending.target, matches!(mode, Mode::Buffered)) {
         comm.engine().prefer(target.process, &sending.buffer);
@@ -43,8 +57,22 @@ pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<ha
 }
 
 /// `MPI_Recv_init`.
-#[inline]
-pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
+#[inline(always)]
+pub fn recv_init(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
+    match p2p::plain_receiving(comm, side) {
+        Some(receiving) => receives(comm, receiving),
+        None => recv_init_otherwise(comm, *side),
+    }
+}
+
+/// As [`recv_init`], apart as [`send_init_otherwise`].
+#[inline(never)]
+fn recv_init_otherwise(comm: &'static Comm, side: Side) -> Result<handle::Request> {
+    receives(comm, p2p::check_receive(comm, &side)?)
+}
+
+#[inline(always)]
+fn receives(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
     let kept = comm.keep();
     object::publish(|| Object::on(comm, Kind::Receive { comm: kept, receiving }, State::Inactive))
 }

@@ -45,7 +45,7 @@ unsafe fn isend(function: &'static str, side: Side, comm: Comm, mode: Mode, requ
 unsafe fn send_init(function: &'static str, side: Side, comm: Comm, mode: Mode, request: *mut Request) -> c_int {
     let made = comm::find(comm).and_then(|c| {
         room(request, "request")?;
-        request::send_init(c, p2p::check_send(c, &side)?, mode)
+        request::send_init(c, &side, mode)
     });
     finish_on(comm, function, made.map(|r| *request = r))
 }
@@ -70,7 +70,7 @@ unsafe fn irecv(function: &'static str, side: Side, comm: Comm, request: *mut Re
 unsafe fn recv_init(function: &'static str, side: Side, comm: Comm, request: *mut Request) -> c_int {
     let made = comm::find(comm).and_then(|c| {
         room(request, "request")?;
-        request::recv_init(c, p2p::check_receive(c, &side)?)
+        request::recv_init(c, &side)
     });
     finish_on(comm, function, made.map(|r| *request = r))
 }
