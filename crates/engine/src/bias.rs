@@ -30,6 +30,11 @@ impl<T> Biased<T> {
         Biased { owner_inside: AtomicBool::new(false), mutex: Mutex::new(()), value: UnsafeCell::new(value) }
     }
 
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Takes the lock. What a thread that panicked has left behind is used as it is. All locks that are taken with `owner` have that one owner; a lock is
     /// always taken with the same one.
     #[inline]

@@ -120,6 +120,12 @@ impl<T> Ordered<T> {
         let held = Held::note(self.level as u8);
         OrderedGuard { value: self.value.lock(&OWNER), _held: held }
     }
+
+    /// The value, without the lock: nobody else has it.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
 }
 
 impl<T> Deref for OrderedGuard<'_, T> {

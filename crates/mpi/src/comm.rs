@@ -132,10 +132,11 @@ impl Comm {
     /// Keeps this communicator for as long as what it gives is there, whatever becomes of its handle.
     #[inline]
     pub fn keep(&'static self) -> Kept {
-        match self.handle() {
-            MPI_COMM_WORLD | MPI_COMM_SELF => Kept::Predefined(self),
-            _ => Kept::Shared(self.share()),
-        }
+        let count = match self.handle() {
+            MPI_COMM_WORLD | MPI_COMM_SELF => None,
+            _ => Some(self.share()),
+        };
+        Kept { comm: self, count }
     }
 
     /// Whether some of its processes, of either group, do not share memory with the others. All members see the same.
@@ -231,19 +232,24 @@ impl Comm {
 }
 
 /// A communicator that is kept. The predefined ones are there until no call may use them, and need no count.
-pub enum Kept {
-    Predefined(&'static Comm),
-    Shared(Arc<Comm>),
+pub struct Kept {
+    /// There for as long as the count.
+    comm: &'static Comm,
+    count: Option<Arc<Comm>>,
+}
+
+impl Kept {
+    /// The count, to be dropped where the end of a communicator may take its locks. The communicator is not used any more.
+    pub fn give_count(&mut self) -> Option<Arc<Comm>> {
+        self.count.take()
+    }
 }
 
 impl Deref for Kept {
     type Target = Comm;
     #[inline]
     fn deref(&self) -> &Comm {
-        match self {
-            Kept::Predefined(comm) => comm,
-            Kept::Shared(comm) => comm,
-        }
+        self.comm
     }
 }
 

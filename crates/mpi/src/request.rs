@@ -163,25 +163,20 @@ fn start_object(request: handle::Request, object: &'static Object) -> Result<()>
 
 /// `MPI_Request_free`.
 pub fn free(request: &mut handle::Request) -> Result<()> {
-    if rests(*request) {
-        OBJECTS.remove(request.0);
+    let kept = if request.0 & OBJECT != 0 { OBJECTS.end(request.0, at_rest) } else { None };
+    if kept.is_some() {
         *request = MPI_REQUEST_NULL;
         return Ok(());
     }
     free_otherwise(request)
 }
 
-/// Whether it is a persistent send or receive that is inactive: the engine has nothing of it.
-fn rests(request: handle::Request) -> bool {
-    if request.0 & OBJECT == 0 {
-        return false;
+/// What keeps the communicator of a persistent send or receive that is inactive, of which the engine has nothing: it goes where no lock is held.
+fn at_rest(object: &mut Object) -> Option<Option<Arc<Comm>>> {
+    match (&mut object.kind, object.state.get_mut()) {
+        (Kind::Send { comm, .. } | Kind::Receive { comm, .. }, State::Inactive) => Some(comm.give_count()),
+        _ => None,
     }
-    let Ok(object) = object_here(request) else { return false };
-    if !matches!(object.kind, Kind::Send { .. } | Kind::Receive { .. }) {
-        return false;
-    }
-    let state = object.state.lock();
-    matches!(*state, State::Inactive)
 }
 
 fn free_otherwise(request: &mut handle::Request) -> Result<()> {

@@ -41,15 +41,23 @@ impl<T> Spare<T> {
     }
 }
 
-/// Lets a share go: the last one with the object, whose memory it gives.
+/// The object, where nobody else has a share of it. As `Arc::get_mut`, without the atomic instruction by which that counts `Weak`s, of which none is made.
 #[inline]
-pub fn empty<T>(object: Arc<T>) -> Option<Emptied<T>> {
-    debug_assert_eq!(Arc::weak_count(&object), 0, "a Weak of an object whose memory is kept");
-    if Arc::strong_count(&object) > 1 {
+pub fn sole<T>(object: &mut Arc<T>) -> Option<&mut T> {
+    debug_assert_eq!(Arc::weak_count(object), 0, "a Weak of an object whose memory is kept");
+    if Arc::strong_count(object) > 1 {
         return None;
     }
     // Whoever shared it has let it go before.
     fence(Ordering::Acquire);
+    // SAFETY: this is the only share and there is no `Weak`, so that nobody else reaches the object while this one is borrowed.
+    Some(unsafe { &mut *Arc::as_ptr(object).cast_mut() })
+}
+
+/// Lets a share go: the last one with the object, whose memory it gives.
+#[inline]
+pub fn empty<T>(mut object: Arc<T>) -> Option<Emptied<T>> {
+    sole(&mut object)?;
     let memory = Arc::into_raw(object).cast_mut();
     // SAFETY: this is the only share and there is no `Weak`, so that nobody else reaches the object; as `MaybeUninit` it is not dropped again.
     unsafe {
@@ -77,10 +85,17 @@ pub trait Poolable: Sized + Send + Sync + 'static {
 pub struct Pooled<T: Poolable>(ManuallyDrop<Arc<T>>);
 
 impl<T: Poolable> Pooled<T> {
-    #[inline]
-    pub fn new(object: T) -> Pooled<T> {
-        let placed = T::pool().0.lock().place(|| object);
+    /// The object is made where it stays, with the pool's lock held.
+    #[inline(always)]
+    pub fn place(make: impl FnOnce() -> T) -> Pooled<T> {
+        let placed = T::pool().0.lock().place(make);
         Pooled(ManuallyDrop::new(placed))
+    }
+
+    /// The object, where nobody else has a share of it.
+    #[inline]
+    pub fn own(&mut self) -> Option<&mut T> {
+        sole(&mut self.0)
     }
 }
 
@@ -137,19 +152,19 @@ mod tests {
     #[test]
     fn each_object_is_dropped_once_and_its_memory_is_used_again() {
         let dropped = || DROPPED.load(Ordering::Relaxed);
-        let first = Pooled::new(Counting { weight: 1 });
+        let first = Pooled::place(|| Counting { weight: 1 });
         let at = std::ptr::from_ref(&*first);
         let shared = first.clone();
         drop(first);
         assert_eq!((dropped(), shared.weight), (0, 1));
-        let second = Pooled::new(Counting { weight: 10 });
+        let second = Pooled::place(|| Counting { weight: 10 });
         assert!(!std::ptr::eq(at, &*second));
         drop(shared);
         assert_eq!(dropped(), 1);
-        let third = Pooled::new(Counting { weight: 100 });
+        let third = Pooled::place(|| Counting { weight: 100 });
         assert!(std::ptr::eq(at, &*third) && third.weight == 100 && second.weight == 10);
         drop((second, third));
-        let many: Vec<Pooled<Counting>> = (0..3 * SPARE_MAX).map(|_| Pooled::new(Counting { weight: 1000 })).collect();
+        let many: Vec<Pooled<Counting>> = (0..3 * SPARE_MAX).map(|_| Pooled::place(|| Counting { weight: 1000 })).collect();
         drop(many);
         assert_eq!(dropped(), 111 + 3000 * SPARE_MAX);
         assert_eq!(Counting::pool().0.lock().0.len(), SPARE_MAX);

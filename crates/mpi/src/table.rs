@@ -3,7 +3,7 @@
 //! A handle is 31 bits, so that its integer is its value: bit 30, then 8 bits of generation, then 22 bits of index. A handle that
 //! has been freed is found out until its place has been used 256 times more.
 
-use crate::spare::{Spare, empty};
+use crate::spare::{Spare, empty, sole};
 use engine::order::{Level, Ordered};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -172,13 +172,34 @@ impl<T: Send + Sync> Table<T> {
         true
     }
 
-    #[inline]
-    fn take_out(&self, grown: &mut Grown<T>, handle: usize) -> Option<Arc<T>> {
+    /// Lets the object of a handle end, and gives what `leave` takes out of it first, both with the table's lock held: neither takes locks of this level or
+    /// one before. `None`: the handle is not in use, others share the object, or `leave` has given nothing; then nothing has changed.
+    #[inline(always)]
+    pub fn end<R>(&self, handle: usize, leave: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        let mut grown = self.grown.lock();
         let (place, object) = self.find(handle)?;
+        // SAFETY: the table's own count, which it keeps until the place is cleared.
+        let mut object = ManuallyDrop::new(unsafe { Arc::from_raw(object) });
+        let left = sole(&mut object).and_then(leave)?;
+        self.clear(&mut grown, handle, place);
+        if let Some(emptied) = empty(ManuallyDrop::into_inner(object)) {
+            grown.spare.keep(emptied);
+        }
+        Some(left)
+    }
+
+    #[inline]
+    fn clear(&self, grown: &mut Grown<T>, handle: usize, place: &Place<T>) {
         place.object.store(std::ptr::null_mut(), Ordering::Release);
         let generation = place.generation.load(Ordering::Relaxed);
         place.generation.store((generation + 1) % GENERATIONS, Ordering::Relaxed);
         grown.free.push((handle & ((1 << INDEX_BITS) - 1)) as u32);
+    }
+
+    #[inline]
+    fn take_out(&self, grown: &mut Grown<T>, handle: usize) -> Option<Arc<T>> {
+        let (place, object) = self.find(handle)?;
+        self.clear(grown, handle, place);
         // SAFETY: the table's own count.
         Some(unsafe { Arc::from_raw(object) })
     }

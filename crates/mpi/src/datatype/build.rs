@@ -8,7 +8,7 @@
 use super::array;
 use super::layout::{Block, Layout, SharedLayout};
 use super::recipe::{Form, Recipe};
-use super::{TABLE, Type, describe, insert, lookup};
+use super::{TABLE, describe, insert, lookup};
 use crate::attributes::{self, Object};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -17,12 +17,14 @@ use smallvec::SmallVec;
 
 pub fn dup(old: Datatype) -> Result<Datatype> {
     let source = lookup(old)?;
-    let mut layout = Layout::same(source.layout())?;
-    layout.made_by(MPI_COMBINER_DUP, Form::Small).datatype(source.layout());
-    let made = Type::new(layout.into(), false);
-    made.committed.store(source.committed(), std::sync::atomic::Ordering::Relaxed);
-    let handle = insert(made)?;
-    attributes::copy_all(Object::Type(old), Object::Type(handle)).inspect_err(|_| drop(TABLE.remove(handle.0)))?;
+    let layout = SharedLayout::made_by(Layout::same(source.layout())?, MPI_COMBINER_DUP, Form::Small, |recipe| {
+        recipe.datatype(source.layout());
+    });
+    let handle = insert(layout, false)?;
+    if source.committed() {
+        super::commit(handle)?;
+    }
+    attributes::copy_all(Object::Type(old), Object::Type(handle)).inspect_err(|_| _ = TABLE.end(handle.0, |_| Some(())))?;
     Ok(handle)
 }
 
@@ -129,7 +131,7 @@ pub struct Envelope {
 /// # Errors
 /// `MPI_ERR_TYPE`.
 pub fn envelope(form: Form, handle: Datatype) -> Result<Envelope> {
-    let Some(recipe) = &lookup(handle)?.layout().recipe else {
+    let Some(recipe) = lookup(handle)?.layout().recipe() else {
         return Ok(Envelope { integers: 0, addresses: 0, large_counts: 0, datatypes: 0, combiner: MPI_COMBINER_NAMED });
     };
     check_form(form, handle, recipe)?;
@@ -147,7 +149,7 @@ pub fn envelope(form: Form, handle: Datatype) -> Result<Envelope> {
 /// # Errors
 /// `MPI_ERR_TYPE` for predefined datatypes, and as [`envelope`].
 pub fn contents(form: Form, handle: Datatype) -> Result<&'static Recipe> {
-    let Some(recipe) = &lookup(handle)?.layout().recipe else {
+    let Some(recipe) = lookup(handle)?.layout().recipe() else {
         return Err(Error::new(MPI_ERR_TYPE, format!("datatype is {}, which is predefined and has no contents", describe(handle))));
     };
     check_form(form, handle, recipe)?;
@@ -159,15 +161,15 @@ pub fn contents(form: Form, handle: Datatype) -> Result<&'static Recipe> {
 /// # Errors
 /// `MPI_ERR_OTHER` when too many datatypes exist.
 pub fn reveal(layout: &SharedLayout) -> Result<Datatype> {
-    match (layout.named, &layout.recipe) {
+    match (layout.named, layout.recipe()) {
         (Some(handle), _) => Ok(handle),
         (None, Some(recipe)) => match *recipe.integers.as_slice() {
             [p, r] if recipe.combiner == MPI_COMBINER_F90_REAL => super::f90(super::Parameters::Real(p, r)),
             [p, r] if recipe.combiner == MPI_COMBINER_F90_COMPLEX => super::f90(super::Parameters::Complex(p, r)),
             [r] if recipe.combiner == MPI_COMBINER_F90_INTEGER => super::f90(super::Parameters::Integer(r)),
-            _ => insert(Type::new(layout.clone(), false)),
+            _ => insert(layout.clone(), false),
         },
-        (None, None) => insert(Type::new(layout.clone(), false)),
+        (None, None) => insert(layout.clone(), false),
     }
 }
 
@@ -182,12 +184,14 @@ fn check_form(form: Form, handle: Datatype, recipe: &Recipe) -> Result<()> {
 
 /// The handle of a layout, with the arguments that `fill` puts down. It is moved once, to where it stays: all of it has just been written, and a copy waits for that.
 #[inline(always)]
-fn finish(mut layout: Result<Layout>, combiner: i32, form: Form, fill: impl FnOnce(&mut Recipe) -> &mut Recipe) -> Result<Datatype> {
-    if let Ok(layout) = &mut layout {
-        fill(layout.made_by(combiner, form));
-    }
+fn finish(layout: Result<Layout>, combiner: i32, form: Form, fill: impl FnOnce(&mut Recipe) -> &mut Recipe) -> Result<Datatype> {
     match layout {
-        Ok(layout) => insert(Type::new(layout.into(), false)),
+        Ok(layout) => insert(
+            SharedLayout::made_by(layout, combiner, form, |recipe| {
+                fill(recipe);
+            }),
+            false,
+        ),
         Err(error) => Err(error),
     }
 }

@@ -62,28 +62,51 @@ pub struct Layout {
     /// What a reduction sees: a predefined type, or a duplicate of one.
     pub basic: Option<Basic>,
     pub shape: Shape,
-    /// `None` for what exists inside of others only.
-    pub recipe: Option<Recipe>,
     /// The handle of a predefined type.
     pub named: Option<Datatype>,
     program: OnceLock<Arc<Program>>,
+}
+
+/// A layout, and how it was made.
+pub struct Made {
+    layout: Layout,
+    /// `None` for what exists inside of others only.
+    recipe: Option<Recipe>,
 }
 
 /// A share of a layout. The layouts of predefined datatypes are there for ever, and need no count.
 #[derive(Clone)]
 pub enum SharedLayout {
     Predefined(&'static Layout),
-    Counted(Pooled<Layout>),
+    Counted(Pooled<Made>),
 }
 
-impl Poolable for Layout {
-    fn pool() -> &'static Pool<Layout> {
-        static LAYOUTS: Pool<Layout> = Pool::new();
+impl Poolable for Made {
+    fn pool() -> &'static Pool<Made> {
+        static LAYOUTS: Pool<Made> = Pool::new();
         &LAYOUTS
     }
 }
 
 impl SharedLayout {
+    /// With how it was made, which `fill` writes where it stays: it is large.
+    #[inline(always)]
+    pub fn made_by(layout: Layout, combiner: i32, form: Form, fill: impl FnOnce(&mut Recipe)) -> SharedLayout {
+        let mut made = Pooled::place(|| Made { layout, recipe: Some(Recipe::new(combiner, form)) });
+        if let Some(recipe) = made.own().and_then(|made| made.recipe.as_mut()) {
+            fill(recipe);
+        }
+        SharedLayout::Counted(made)
+    }
+
+    /// How it was made. `None` for predefined datatypes and what exists inside of others only.
+    pub fn recipe(&self) -> Option<&Recipe> {
+        match self {
+            SharedLayout::Predefined(_) => None,
+            SharedLayout::Counted(made) => made.recipe.as_ref(),
+        }
+    }
+
     /// For a predefined datatype.
     pub fn predefined(layout: Layout) -> SharedLayout {
         SharedLayout::Predefined(Box::leak(Box::new(layout)))
@@ -138,7 +161,7 @@ impl SharedLayout {
 impl From<Layout> for SharedLayout {
     #[inline]
     fn from(layout: Layout) -> SharedLayout {
-        SharedLayout::Counted(Pooled::new(layout))
+        SharedLayout::Counted(Pooled::place(|| Made { layout, recipe: None }))
     }
 }
 
@@ -148,7 +171,7 @@ impl Deref for SharedLayout {
     fn deref(&self) -> &Layout {
         match self {
             SharedLayout::Predefined(layout) => layout,
-            SharedLayout::Counted(layout) => layout,
+            SharedLayout::Counted(made) => &made.layout,
         }
     }
 }
@@ -172,7 +195,6 @@ impl Layout {
             depth: 0,
             basic: Some(kind),
             shape: Shape::Basic(handle),
-            recipe: None,
             named: Some(handle),
             program: OnceLock::new(),
         }
@@ -249,11 +271,6 @@ impl Layout {
         let mut layout = sum.into_layout(Shape::Same(0, child.clone()), child.depth)?;
         layout.basic = child.basic;
         Ok(layout)
-    }
-
-    /// Says how it was made; the arguments are to follow.
-    pub fn made_by(&mut self, combiner: i32, form: Form) -> &mut Recipe {
-        self.recipe.insert(Recipe::new(combiner, form))
     }
 
     pub fn extent(&self) -> isize {
@@ -494,7 +511,6 @@ impl<N: Wide> Sum<N> {
             depth: depth + 1,
             basic: None,
             shape,
-            recipe: None,
             named: None,
             program: OnceLock::new(),
         })

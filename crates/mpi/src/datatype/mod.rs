@@ -92,6 +92,7 @@ pub fn committed(handle: Datatype) -> Result<&'static Type> {
 }
 
 impl Type {
+    #[inline(always)]
     fn new(layout: SharedLayout, predefined: bool) -> Type {
         Type {
             size: layout.size,
@@ -282,7 +283,7 @@ pub fn free(handle: Datatype) -> Result<()> {
         return Err(Error::new(MPI_ERR_TYPE, format!("datatype is {}, which is predefined", describe(handle))));
     }
     attributes::delete_all(Object::Type(handle))?;
-    TABLE.remove(handle.0).map(drop).ok_or_else(|| unknown(handle))
+    TABLE.end(handle.0, |_| Some(())).ok_or_else(|| unknown(handle))
 }
 
 /// Datatypes made by the program and not freed.
@@ -290,8 +291,10 @@ pub fn handles() -> Vec<Datatype> {
     TABLE.handles().into_iter().map(Datatype).collect()
 }
 
-fn insert(datatype: Type) -> Result<Datatype> {
-    TABLE.insert(datatype).map(Datatype).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many datatypes exist"))
+/// Gives a datatype its handle.
+#[inline]
+fn insert(layout: SharedLayout, predefined: bool) -> Result<Datatype> {
+    TABLE.insert_made(|| Type::new(layout, predefined)).map(Datatype).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many datatypes exist"))
 }
 
 fn describe(handle: Datatype) -> String {

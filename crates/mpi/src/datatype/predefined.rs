@@ -118,12 +118,13 @@ pub fn f90(parameters: Parameters) -> Result<Datatype> {
     let base = base.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("no Fortran kind has {parameters:?}")))?;
     let mut layout = Layout::same(lookup(base)?.layout())?;
     layout.named = None;
-    let recipe = layout.made_by(combiner, Form::Small);
-    match parameters {
-        Parameters::Real(p, r) | Parameters::Complex(p, r) => recipe.integer(p).integer(r),
-        Parameters::Integer(r) => recipe.integer(r),
-    };
-    let handle = insert(Type::new(layout.into(), true))?;
+    let layout = SharedLayout::made_by(layout, combiner, Form::Small, |recipe| {
+        match parameters {
+            Parameters::Real(p, r) | Parameters::Complex(p, r) => recipe.integer(p).integer(r),
+            Parameters::Integer(r) => recipe.integer(r),
+        };
+    });
+    let handle = insert(layout, true)?;
     made.insert(parameters, handle);
     Ok(handle)
 }
