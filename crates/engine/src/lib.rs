@@ -355,6 +355,16 @@ impl Engine {
         self.0.receive_quickly(context, pattern, bytes, owner, |buffer| unsafe { buffer.set_contiguous(start, bytes) })
     }
 
+    /// As [`Engine::receive_quickly`], of a message that was taken before.
+    ///
+    /// # Safety
+    /// As [`Buffer::contiguous`].
+    #[inline(always)]
+    pub unsafe fn receive_message_quickly(&mut self, message: Message, start: *mut u8, bytes: usize, owner: u32) -> Result<RequestId, Fault> {
+        // SAFETY: the caller's promise.
+        self.0.receive_message_quickly(message, owner, |buffer| unsafe { buffer.set_contiguous(start, bytes) })
+    }
+
     /// What became of the announcements of the envelopes that are remembered, and of those that were new when they were announced.
     pub fn announcements(&self) -> Vec<Announcements> {
         let told = |told: proto::p2p::Speculated| Announcements {

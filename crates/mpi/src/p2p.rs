@@ -318,6 +318,16 @@ fn isend_otherwise(comm: &'static Comm, side: Side, mode: Mode) -> Result<handle
     id.map_or(Ok(DONE), request::handle_of)
 }
 
+/// How many bytes a receive takes that are in one piece, where everything is in order.
+#[inline(always)]
+fn plain_bytes(side: &Side) -> Option<usize> {
+    let datatype = datatype::lookup(side.datatype).ok()?;
+    if side.count < 0 || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
+        return None;
+    }
+    Some((datatype.size() as i64).checked_mul(side.count)? as usize)
+}
+
 /// What a receive of bytes in one piece accepts, and how many they are, where everything is in order.
 #[inline(always)]
 fn plain_receive(comm: &Comm, side: &Side) -> Option<(Pattern, usize)> {
@@ -327,12 +337,10 @@ fn plain_receive(comm: &Comm, side: &Side) -> Option<(Pattern, usize)> {
         _ => return None,
     };
     let tag = if side.tag == MPI_ANY_TAG { Pattern::ANY_TAG } else { side.tag };
-    let datatype = datatype::lookup(side.datatype).ok()?;
-    if side.count < 0 || (side.tag < 0 && side.tag != MPI_ANY_TAG) || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
+    if side.tag < 0 && side.tag != MPI_ANY_TAG {
         return None;
     }
-    let bytes = (datatype.size() as i64).checked_mul(side.count)?;
-    Some((Pattern { source, tag }, bytes as usize))
+    Some((Pattern { source, tag }, plain_bytes(side)?))
 }
 
 /// The quick way of receives into bytes in one piece, where everything is in order. `LEAVES`: the program goes on computing.
@@ -615,10 +623,29 @@ pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Statu
 /// `MPI_Probe`.
 pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<Status> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
+    await_message(function, comm, source, tag, pattern, |e, context, pattern| e.probe(context, pattern)).map(|outcome| status_of(&outcome))
+}
+
+/// Waits until a look for a message finds one.
+#[inline(always)]
+fn await_message<T>(
+    function: &'static str,
+    comm: &'static Comm,
+    source: i32,
+    tag: i32,
+    pattern: Pattern,
+    look: impl Fn(&mut Engine, ContextIndex, Pattern) -> Option<T>,
+) -> Result<T> {
     let world = world::get()?;
-    let doing = doing(function, comm, source, tag);
-    let found = request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, |e, context, pattern| e.probe(context, pattern)).transpose())?;
-    found.map(|outcome| status_of(&outcome))
+    let mut engine = comm.engine();
+    engine.flush_coalesced();
+    if !request::tasks_running()
+        && let Some(found) = engine.look_briefly(|e| found_or_failed(e, comm, pattern, &look).transpose()).map_err(fault)?
+    {
+        return found;
+    }
+    drop(engine);
+    request::wait_for(world, comm.cell, doing(function, comm, source, tag), |e| found_or_failed(e, comm, pattern, &look).transpose())?
 }
 
 /// `MPI_Improbe`.
@@ -633,11 +660,7 @@ pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(han
 /// `MPI_Mprobe`.
 pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<(handle::Message, Status)> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
-    let world = world::get()?;
-    let doing = doing(function, comm, source, tag);
-    let found =
-        request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, |e, context, pattern| e.probe_taking(context, pattern)).transpose())?;
-    keep(comm, found?)
+    keep(comm, await_message(function, comm, source, tag, pattern, |e, context, pattern| e.probe_taking(context, pattern))?)
 }
 
 #[inline]
@@ -651,13 +674,34 @@ type Started = (&'static Cell<Engine>, Guard<'static, Engine>, RequestId);
 
 /// Starts the receive of a message taken by a matched probe. `None`: there is no message, since it was probed for at `MPI_PROC_NULL`. `on` becomes the
 /// communicator of the message.
-#[inline]
+#[inline(always)]
 fn start_matched(message: &mut handle::Message, side: &Side, on: &mut handle::Comm) -> Result<Option<Started>> {
-    let buffer = buffer(side).inspect_err(|_| *on = request::comm_of_message(*message).unwrap_or(MPI_COMM_NULL))?;
     if *message == MPI_MESSAGE_NO_PROC {
-        *message = MPI_MESSAGE_NULL;
-        return Ok(None);
+        return start_without(message, side).map(|()| None);
     }
+    let Some(bytes) = plain_bytes(side) else { return start_matched_otherwise(message, side, on).map(Some) };
+    let (comm, matched) = request::take_message(*message)?;
+    *message = MPI_MESSAGE_NULL;
+    *on = comm;
+    let cell = world::get()?.engines.of(matched.vci());
+    let mut engine = cell.lock();
+    // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
+    let id = unsafe { engine.receive_message_quickly(matched, side.buffer.cast(), bytes, comm.0 as u32) }.map_err(fault)?;
+    Ok(Some((cell, engine, id)))
+}
+
+/// As [`start_matched`], of no message.
+#[cold]
+fn start_without(message: &mut handle::Message, side: &Side) -> Result<()> {
+    buffer(side)?;
+    *message = MPI_MESSAGE_NULL;
+    Ok(())
+}
+
+/// As [`start_matched`], where the data is not bytes in one piece, or something is not in order.
+#[inline(never)]
+fn start_matched_otherwise(message: &mut handle::Message, side: &Side, on: &mut handle::Comm) -> Result<Started> {
+    let buffer = buffer(side).inspect_err(|_| *on = request::comm_of_message(*message).unwrap_or(MPI_COMM_NULL))?;
     let (comm, matched) = request::take_message(*message)?;
     *message = MPI_MESSAGE_NULL;
     *on = comm;
@@ -665,7 +709,7 @@ fn start_matched(message: &mut handle::Message, side: &Side, on: &mut handle::Co
     let mut engine = cell.lock();
     let id = engine.receive_message(matched, &buffer).map_err(fault)?;
     engine.set_owner(id, comm.0 as u32);
-    Ok(Some((cell, engine, id)))
+    Ok((cell, engine, id))
 }
 
 /// `MPI_Imrecv`. `on` becomes the communicator on which an error is raised, if there is one.

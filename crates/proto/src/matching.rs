@@ -15,7 +15,15 @@ pub type ContextIndex = u32;
 /// A posted receive's place, for taking it back.
 pub type Posted = u32;
 /// An unexpected message's place.
-pub type Unexpected = u32;
+type Unexpected = u32;
+
+/// An unexpected message that is out of its queues: nobody else finds it. It lies where it lay until [`Matcher::take`] takes it.
+#[derive(Debug)]
+#[must_use]
+pub struct Aside {
+    at: Unexpected,
+    pub envelope: Envelope,
+}
 
 #[derive(Clone)]
 struct PostedNode<R> {
@@ -153,13 +161,13 @@ impl<R: Copy, U> Matcher<R, U> {
         true
     }
 
-    /// A receive is posted: takes the oldest unexpected message that it accepts, else queues it.
+    /// A receive is posted: sets the oldest unexpected message aside that it accepts, else queues the receive.
     #[inline]
-    pub fn post(&mut self, index: ContextIndex, pattern: Pattern, receive: R) -> Result<(Envelope, U), Posted> {
+    pub fn post(&mut self, index: ContextIndex, pattern: Pattern, receive: R) -> Result<Aside, Posted> {
         if self.contexts[index as usize].unexpected_count > 0
-            && let Some(at) = self.find_unexpected(index, pattern)
+            && let Some(aside) = self.set_aside(index, pattern)
         {
-            return Ok(self.take(index, at));
+            return Ok(aside);
         }
         self.sequence += 1;
         let at = self.posted.insert(PostedNode { link: Link::LOOSE, sequence: self.sequence, pattern, receive, announced: false });
@@ -302,10 +310,38 @@ impl<R: Copy, U> Matcher<R, U> {
         node.message.as_ref().map(|message| (envelope, message))
     }
 
-    /// The oldest unexpected message that `pattern` accepts, taken out (`MPI_Mprobe`).
-    pub fn extract(&mut self, index: ContextIndex, pattern: Pattern) -> Option<(Envelope, U)> {
+    /// The oldest unexpected message that `pattern` accepts, out of its queues (`MPI_Mprobe`).
+    #[inline]
+    pub fn set_aside(&mut self, index: ContextIndex, pattern: Pattern) -> Option<Aside> {
         let at = self.find_unexpected(index, pattern)?;
-        Some(self.take(index, at))
+        Some(self.unlink(index, at))
+    }
+
+    /// A message that was set aside, left where it is.
+    #[inline]
+    pub fn at(&self, aside: &Aside) -> &U {
+        self.unexpected[aside.at].message.as_ref().expect("what is set aside is there until it is taken")
+    }
+
+    /// A message that was set aside.
+    #[inline]
+    pub fn take(&mut self, aside: Aside) -> U {
+        let message = self.unexpected[aside.at].message.take().expect("what is set aside is there until it is taken");
+        self.unexpected.release(aside.at);
+        message
+    }
+
+    /// As [`Matcher::take`], where the message is not needed any more.
+    #[inline]
+    pub fn drop(&mut self, aside: Aside) {
+        self.unexpected[aside.at].message = None;
+        self.unexpected.release(aside.at);
+    }
+
+    /// The oldest unexpected message that `pattern` accepts, taken out.
+    pub fn extract(&mut self, index: ContextIndex, pattern: Pattern) -> Option<(Envelope, U)> {
+        let aside = self.set_aside(index, pattern)?;
+        Some((aside.envelope, self.take(aside)))
     }
 
     /// Takes out the oldest unexpected message of a context for which `wanted` holds.
@@ -314,7 +350,8 @@ impl<R: Copy, U> Matcher<R, U> {
         while at != NIL {
             let node = &self.unexpected[at];
             if node.message.as_ref().is_some_and(|message| wanted(node.source, message)) {
-                return Some(self.take(index, at));
+                let aside = self.unlink(index, at);
+                return Some((aside.envelope, self.take(aside)));
             }
             at = node.all_link.next;
         }
@@ -409,16 +446,14 @@ impl<R: Copy, U> Matcher<R, U> {
     }
 
     #[inline(always)]
-    fn take(&mut self, index: ContextIndex, at: Unexpected) -> (Envelope, U) {
+    fn unlink(&mut self, index: ContextIndex, at: Unexpected) -> Aside {
         let (source, tag) = (self.unexpected[at].source, self.unexpected[at].tag);
         let context = &mut self.contexts[index as usize];
         let bin = context.bin(source, tag);
         context.bins[bin].unexpected.remove(self.unexpected.nodes(), at, |n| &mut n.bin_link);
         context.arrivals.remove(self.unexpected.nodes(), at, |n| &mut n.all_link);
         context.unexpected_count -= 1;
-        let message = self.unexpected[at].message.take().expect("a queued message has a body");
-        self.unexpected.release(at);
-        (Envelope { context: Context::from_raw(context.key), source, tag }, message)
+        Aside { at, envelope: Envelope { context: Context::from_raw(context.key), source, tag } }
     }
 
     /// Doubles the bins and deals the nodes out again, keeping their order.
@@ -527,7 +562,7 @@ mod tests {
                 Step::Post { context, source, tag } => {
                     let pattern = Pattern { source, tag };
                     match real.post(contexts[context as usize], pattern, id) {
-                        Ok((_, message)) => assert_eq!(naive.post(context as u64, pattern, id), Some(message)),
+                        Ok(aside) => assert_eq!(naive.post(context as u64, pattern, id), Some(real.take(aside))),
                         Err(place) => {
                             assert_eq!(naive.post(context as u64, pattern, id), None);
                             places.push((id, context, place));

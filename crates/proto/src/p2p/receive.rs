@@ -2,11 +2,11 @@
 
 use super::machine::{Machine, Worker};
 use super::ports::{Buffer, DataPath, Memory};
-use super::request::{Outcome, RequestId, State, outcome};
+use super::request::{Outcome, RequestId, Requests, State, outcome};
 use super::speculation::envelope_of;
 use super::unexpected::{Message, Unexpected};
 use crate::credits::OVERHEAD_BYTES;
-use crate::matching::{ContextIndex, Pattern};
+use crate::matching::{Aside, ContextIndex, Pattern};
 use crate::wire::{self, Envelope, Kind};
 
 /// Credit is told in steps of this share of the allowance.
@@ -47,7 +47,7 @@ impl<W: Worker> Machine<W> {
                 }
                 Ok(id)
             }
-            Ok((envelope, unexpected)) => self.receive_unexpected(id, envelope, unexpected).map(|()| id),
+            Ok(aside) => self.receive_unexpected(id, aside).map(|()| id),
         }
     }
 
@@ -70,16 +70,29 @@ impl<W: Worker> Machine<W> {
     }
 
     /// Gives a message that came before to request `id`.
+    #[inline]
+    fn receive_unexpected(&mut self, id: RequestId, aside: Aside) -> Result<(), W::Fault> {
+        let Unexpected::Words { peer, words, bytes } = self.matcher.at(&aside) else { return self.receive_other(id, aside) };
+        // The way of most, from where it lies.
+        let (peer, bytes) = (*peer, *bytes as u64);
+        self.requests.at(id.index()).buffer.place_words(words, bytes as usize);
+        let envelope = aside.envelope;
+        self.matcher.drop(aside);
+        self.give_back_bytes(peer, bytes);
+        self.end_unexpected(id, envelope, Some(peer), bytes as usize);
+        Ok(())
+    }
+
+    /// As [`Machine::receive_unexpected`], of what is not short.
     #[inline(never)]
-    fn receive_unexpected(&mut self, id: RequestId, envelope: Envelope, unexpected: Unexpected) -> Result<(), W::Fault> {
+    fn receive_other(&mut self, id: RequestId, aside: Aside) -> Result<(), W::Fault> {
+        let envelope = aside.envelope;
+        let unexpected = self.matcher.take(aside);
         self.give_back(&unexpected);
         let kept_of = unexpected.peer();
         let buffer = &self.requests.at(id.index()).buffer;
         let (bytes, origin) = match unexpected {
-            Unexpected::Words { words, bytes, .. } => {
-                buffer.place_words(&words, bytes as usize);
-                (bytes as usize, None)
-            }
+            Unexpected::Words { .. } => unreachable!("dealt with where it lies"),
             Unexpected::Bytes { data, origin, peer } => {
                 buffer.place_unexpected(&data);
                 (data.len(), origin.filter(|origin| origin.synchronous).map(|origin| (peer, origin.request)))
@@ -104,11 +117,24 @@ impl<W: Worker> Machine<W> {
                 return Ok(());
             }
         };
+        self.end_unexpected(id, envelope, kept_of, bytes);
+        if let Some((peer, request)) = origin {
+            self.control(peer, wire::control(Kind::Fin), &[request])?;
+            if self.peers[peer as usize].remote {
+                // The program may compute from here on. More of its receives may find messages that want the same: these share a datagram.
+                self.flush(peer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Request `id` has got an unexpected message; `peer`: of another process.
+    #[inline(always)]
+    fn end_unexpected(&mut self, id: RequestId, envelope: Envelope, peer: Option<u32>, bytes: usize) {
         let r = self.requests.at(id.index());
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         self.complete(id);
-        let remote = kept_of.is_some_and(|peer| self.peers[peer as usize].remote);
-        let path = if remote {
+        let path = if peer.is_some_and(|peer| self.peers[peer as usize].remote) {
             DataPath::Datagrams
         } else if bytes <= 48 {
             DataPath::Inline
@@ -116,14 +142,6 @@ impl<W: Worker> Machine<W> {
             DataPath::Eager
         };
         self.worker.received(path, bytes as u64);
-        if let Some((peer, request)) = origin {
-            self.control(peer, wire::control(Kind::Fin), &[request])?;
-            if remote {
-                // The program may compute from here on. More of its receives may find messages that want the same: these share a datagram.
-                self.flush(peer)?;
-            }
-        }
-        Ok(())
     }
 
     /// The memory that an unexpected message took is free again: its sender may use it.
@@ -135,6 +153,11 @@ impl<W: Worker> Machine<W> {
             Unexpected::Pull(pull) => (pull.peer, 0),
             Unexpected::Here { .. } => return,
         };
+        self.give_back_bytes(peer, bytes);
+    }
+
+    #[inline]
+    fn give_back_bytes(&mut self, peer: u32, bytes: u64) {
         if peer == self.config.me {
             self.peers[peer as usize].credits.put_back(bytes);
         } else {
@@ -162,44 +185,46 @@ impl<W: Worker> Machine<W> {
 
     /// What a receive with this pattern would get now (`MPI_Iprobe`).
     pub fn probe(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Outcome> {
-        let (envelope, bytes) = match self.matcher.peek(context, pattern)? {
-            (envelope, Unexpected::Words { bytes, .. }) => (envelope, *bytes as u64),
-            (envelope, Unexpected::Bytes { data, .. }) => (envelope, data.len() as u64),
-            (envelope, Unexpected::Offer { rts, .. }) => (envelope, rts.bytes),
-            (envelope, Unexpected::Pull(pull)) => (envelope, pull.bytes),
-            (envelope, Unexpected::Here { request }) => {
-                let request = *request;
-                (envelope, self.requests.at(request).buffer.len() as u64)
-            }
-        };
+        let (envelope, unexpected) = self.matcher.peek(context, pattern)?;
+        let bytes = bytes_of(&mut self.requests, unexpected);
         Some(Outcome { source: envelope.source, tag: envelope.tag, bytes, ..Outcome::default() })
     }
 
-    fn bytes_of(&mut self, unexpected: &Unexpected) -> u64 {
-        match unexpected {
-            Unexpected::Words { bytes, .. } => *bytes as u64,
-            Unexpected::Bytes { data, .. } => data.len() as u64,
-            Unexpected::Offer { rts, .. } => rts.bytes,
-            Unexpected::Pull(pull) => pull.bytes,
-            Unexpected::Here { request } => self.requests.at(*request).buffer.len() as u64,
-        }
-    }
-
     /// Takes the message that a receive with this pattern would get (`MPI_Improbe`).
+    #[inline]
     pub fn probe_taking(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Message> {
-        let (envelope, unexpected) = self.matcher.extract(context, pattern)?;
-        if let Unexpected::Offer { peer, rts } = &unexpected {
+        let aside = self.matcher.set_aside(context, pattern)?;
+        let unexpected = self.matcher.at(&aside);
+        let bytes = bytes_of(&mut self.requests, unexpected);
+        if let Unexpected::Offer { peer, rts } = unexpected {
             let (peer, request) = (*peer, rts.request);
             // A fabric that fails says so at the next progress. Fetching acknowledges it once more, which changes nothing.
-            let _ = self.acknowledge(peer, envelope, request);
+            let _ = self.acknowledge(peer, aside.envelope, request);
         }
-        let bytes = self.bytes_of(&unexpected);
-        Some(Message { envelope, bytes, unexpected })
+        Some(Message { aside, bytes })
     }
 
     /// Starts the receive of a message that was taken before (`MPI_Imrecv`).
     pub fn receive_message(&mut self, message: Message, buffer: &W::Buffer) -> Result<RequestId, W::Fault> {
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Fetching, [0; 2]);
-        self.receive_unexpected(id, message.envelope, message.unexpected).map(|()| id)
+        self.receive_unexpected(id, message.aside).map(|()| id)
+    }
+
+    /// The quick way: as [`Machine::receive_message`] into what `set` makes of a buffer that was used before, for `owner`.
+    #[inline(always)]
+    pub fn receive_message_quickly(&mut self, message: Message, owner: u32, set: impl FnOnce(&mut W::Buffer)) -> Result<RequestId, W::Fault> {
+        let id = self.requests.insert_receive(set, owner);
+        self.requests.at(id.index()).state = State::Fetching;
+        self.receive_unexpected(id, message.aside).map(|()| id)
+    }
+}
+
+fn bytes_of<B: Buffer>(requests: &mut Requests<B>, unexpected: &Unexpected) -> u64 {
+    match unexpected {
+        Unexpected::Words { bytes, .. } => *bytes as u64,
+        Unexpected::Bytes { data, .. } => data.len() as u64,
+        Unexpected::Offer { rts, .. } => rts.bytes,
+        Unexpected::Pull(pull) => pull.bytes,
+        Unexpected::Here { request } => requests.at(*request).buffer.len() as u64,
     }
 }

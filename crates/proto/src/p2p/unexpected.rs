@@ -2,7 +2,8 @@
 
 use super::actions::Pull;
 use super::request::{Origin, Outcome};
-use crate::wire::{Envelope, Rts};
+use crate::matching::Aside;
+use crate::wire::Rts;
 
 /// What is kept of a message that nobody has asked for.
 #[derive(Clone, Hash)]
@@ -44,18 +45,17 @@ impl Unexpected {
 
 /// A message taken out by a matched probe (MPI-5.0 §3.8.2).
 pub struct Message {
-    pub(super) envelope: Envelope,
+    pub(super) aside: Aside,
     pub(super) bytes: u64,
-    pub(super) unexpected: Unexpected,
 }
 
 impl Message {
     /// The engine of this process that has it.
     pub fn vci(&self) -> u8 {
-        self.envelope.context.vci()
+        self.aside.envelope.context.vci()
     }
 
     pub fn outcome(&self) -> Outcome {
-        Outcome { source: self.envelope.source, tag: self.envelope.tag, bytes: self.bytes, ..Outcome::default() }
+        Outcome { source: self.aside.envelope.source, tag: self.aside.envelope.tag, bytes: self.bytes, ..Outcome::default() }
     }
 }

@@ -84,7 +84,8 @@ mod tests {
                         let mut new = Plain { id, source, tag, announced: false, place: 0 };
                         let found = unexpected.iter().position(|&(s, t, _)| new.accepts(s, t));
                         match matcher.post(index, pattern(source, tag), id) {
-                            Ok((_, message)) => {
+                            Ok(aside) => {
+                                let message = matcher.take(aside);
                                 let (_, _, expected) = unexpected.remove(found.expect("the model has it too"));
                                 assert_eq!(message, expected);
                             }
