@@ -365,6 +365,16 @@ impl Engine {
         self.0.receive_message_quickly(message, owner, |buffer| unsafe { buffer.set_contiguous(start, bytes) })
     }
 
+    /// A send to this process itself and the receive of it, both at once, where nothing else is queued in their context. Otherwise nothing happens.
+    ///
+    /// # Safety
+    /// `from..from + bytes` must be readable, `into..into + bytes` writable.
+    #[inline(always)]
+    pub unsafe fn exchange_with_self(&mut self, context: ContextIndex, to: &Target, from: *const u8, into: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's promise; a program that gives buffers that overlap gets what lay there.
+        self.0.exchange_own(context, to, bytes, || unsafe { std::ptr::copy(from, into, bytes) })
+    }
+
     /// What became of the announcements of the envelopes that are remembered, and of those that were new when they were announced.
     pub fn announcements(&self) -> Vec<Announcements> {
         let told = |told: proto::p2p::Speculated| Announcements {

@@ -11,6 +11,7 @@ use engine::order::{Level, Ordered, OrderedGuard};
 use engine::{Buffer, Doing, Engine, Mode, RequestId};
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An attached buffer and the messages in it.
 pub struct Attached {
@@ -35,6 +36,16 @@ struct Stored {
 /// The buffer attached to the process, used where neither a communicator nor its session has one.
 static PROCESS: Ordered<Option<Attached>> = Ordered::new(Level::ProcessBuffer, None);
 
+/// A buffer is attached to the process, and nothing is in it.
+static PROCESS_EMPTY: AtomicBool = AtomicBool::new(false);
+
+/// Whether a buffered send may leave without a look at any buffer, where it leaves at once: one is attached to the process, of which nothing is to be given
+/// back.
+#[inline(always)]
+pub fn needs_no_look() -> bool {
+    PROCESS_EMPTY.load(Ordering::Relaxed)
+}
+
 /// What a buffer is attached to.
 #[derive(Clone)]
 pub enum Holder<'a> {
@@ -49,6 +60,13 @@ impl Holder<'_> {
             Holder::Process => PROCESS.lock(),
             Holder::Comm(comm) => comm.buffer.lock(),
             Holder::Session(session) => session.buffer.lock(),
+        }
+    }
+
+    /// Whether a buffer is attached and nothing is in it. Called with its lock held.
+    fn say_empty(&self, empty: bool) {
+        if let Holder::Process = self {
+            PROCESS_EMPTY.store(empty, Ordering::Relaxed);
         }
     }
 }
@@ -67,13 +85,16 @@ pub fn attach(holder: &Holder<'_>, base: *mut c_void, bytes: i64) -> Result<()> 
         return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already"));
     }
     *slot = Some(Attached { base: base.cast(), bytes: (!automatic).then_some(bytes as usize), messages: Vec::new() });
+    holder.say_empty(true);
     Ok(())
 }
 
 /// Waits until the messages in the buffer have left, and gives it back: address and size.
 pub fn detach(holder: &Holder<'_>, function: &'static str) -> Result<(*mut c_void, usize)> {
     flush(holder, function)?;
-    match holder.slot().take() {
+    let mut slot = holder.slot();
+    holder.say_empty(false);
+    match slot.take() {
         Some(attached) => Ok(match attached.bytes {
             Some(bytes) => (attached.base.cast(), bytes),
             None => (MPI_BUFFER_AUTOMATIC as *mut c_void, 0),
@@ -118,9 +139,9 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
     // The communicator's own buffer, else that of its session, else that of the process (MPI-5.0 §3.6).
     let session = session::of(&comm.group).map(Holder::Session);
     let holders = [Some(Holder::Comm(comm)), session, Some(Holder::Process)];
-    let mut slots = holders.iter().flatten().map(Holder::slot).filter(|slot| slot.is_some());
-    let mut attached = slots.next();
-    let Some(attached) = attached.as_mut().and_then(|slot| slot.as_mut()) else {
+    let mut slots = holders.iter().flatten().map(|holder| (holder, holder.slot())).filter(|(_, slot)| slot.is_some());
+    let mut found = slots.next();
+    let Some((holder, Some(attached))) = found.as_mut().map(|(holder, slot)| (holder, slot.as_mut())) else {
         return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends"));
     };
     for cell in world::get()?.engines.all() {
@@ -130,6 +151,7 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
         }
         attached.messages.retain(|m| m.request.vci() != engine.vci() || engine.take(m.request).is_none());
     }
+    holder.say_empty(attached.messages.is_empty());
     if comm.engine().send_now(target, &sending.buffer).map_err(fault)? {
         return Ok(());
     }
@@ -157,6 +179,7 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
     if let Some(request) = sent {
         attached.messages.push(Stored { start, end: start + need, request, _own: own });
         attached.messages.sort_by_key(|m| m.start);
+        holder.say_empty(false);
     }
     Ok(())
 }

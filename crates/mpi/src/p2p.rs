@@ -256,10 +256,20 @@ fn nowhere(side: &Side) -> bool {
         && datatype::lookup(side.datatype).is_ok_and(|datatype| datatype.committed() && datatype.bytes(side.count as usize).is_ok())
 }
 
+/// Whether a send is over once its message has left.
+#[inline(always)]
+fn leaves_quickly(mode: Mode) -> bool {
+    match mode {
+        Mode::Standard | Mode::Ready => true,
+        Mode::Buffered => crate::buffered::needs_no_look(),
+        Mode::Synchronous => false,
+    }
+}
+
 /// `MPI_Send` and its modes.
 #[inline]
 pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode) -> Result<()> {
-    if matches!(mode, Mode::Standard | Mode::Ready) && send_quickly(comm, side) {
+    if leaves_quickly(mode) && send_quickly(comm, side) {
         return Ok(());
     }
     send_otherwise(function, comm, *side, mode)
@@ -293,7 +303,7 @@ fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode:
 /// `MPI_Isend` and its modes.
 #[inline]
 pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Request> {
-    if matches!(mode, Mode::Standard | Mode::Ready) && send_quickly(comm, side) {
+    if leaves_quickly(mode) && send_quickly(comm, side) {
         return Ok(DONE);
     }
     isend_otherwise(comm, *side, mode)
@@ -442,6 +452,10 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: Side, into: Si
 #[inline(never)]
 fn sendrecv_somewhere(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
+    if exchange_with_self(comm, out, into) {
+        give(Status::received(out.peer, out.tag, plain_bytes(out).unwrap_or(0) as u64));
+        return Ok(());
+    }
     if let Some((target, bytes)) = plain_send(comm, out)
         && let Some((mut engine, started)) = receive_quickly::<false>(comm, into)
     {
@@ -478,6 +492,19 @@ fn sendrecv_somewhere(function: &'static str, comm: &'static Comm, out: &Side, i
     }
     let (sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
     exchange(function, comm, world, &sending, &receiving, into, give)
+}
+
+/// The quick way where a process exchanges with itself: both buffers are bytes in one piece, that of the receive is long enough, and nothing else is under
+/// way that could match. Otherwise nothing happens.
+#[inline(always)]
+fn exchange_with_self(comm: &'static Comm, out: &Side, into: &Side) -> bool {
+    let accepts = (into.peer == out.peer || into.peer == MPI_ANY_SOURCE) && (into.tag == out.tag || into.tag == MPI_ANY_TAG);
+    if out.peer != comm.rank as i32 || !accepts || comm.remote.is_some() {
+        return false;
+    }
+    let (Some((target, bytes)), Some(room)) = (plain_send(comm, out), plain_bytes(into)) else { return false };
+    // SAFETY: the program hands both buffers over for the time of the call at least, and they have so many bytes.
+    bytes <= room && unsafe { comm.engine().exchange_with_self(comm.p2p, &target, out.buffer.cast(), into.buffer.cast(), bytes) }
 }
 
 /// Starts a send beside a receive, which is taken back where there is no sending, or is being filled and ends soon.

@@ -8,6 +8,7 @@ use super::target::{Mode, Target};
 use super::unexpected::Unexpected;
 use crate::costs::ways::Ways;
 use crate::credits::Allowed;
+use crate::matching::ContextIndex;
 use crate::rendezvous::usage::Speculation;
 use crate::wire::{self, Context, Envelope, Kind, Rts};
 
@@ -380,6 +381,21 @@ impl<W: Worker> Machine<W> {
     fn own_order(&mut self, to: &Target) -> Result<bool, W::Fault> {
         let context = self.matcher.open(to.context);
         Ok(self.peers[to.process as usize].queue.is_empty() && self.recall(context, to.source, to.tag)?)
+    }
+
+    /// A message of this process to itself and the receive of it, both at once, by `copy`, where nothing else is queued in their context that could be
+    /// matched with either. Otherwise nothing happens.
+    #[inline(always)]
+    pub fn exchange_own(&mut self, context: ContextIndex, to: &Target, bytes: usize, copy: impl FnOnce()) -> bool {
+        let alone = to.process == self.config.me
+            && self.peers[to.process as usize].queue.is_empty()
+            && self.matcher.queued_in(context) == (0, 0)
+            && self.matcher.key(context) == to.context;
+        if alone {
+            copy();
+            self.worker.received(DataPath::Own, bytes as u64);
+        }
+        alone
     }
 
     /// Gives this process' own messages that had to wait to their receives, or keeps them, in order.
