@@ -44,9 +44,53 @@ static void at_size(int bytes, MPI_Comm comm, int self)
     CHECK(holds(in, (size_t)bytes, 4));
 }
 
+/* An exchange with oneself keeps the order of what is under way: earlier messages are received first, and earlier receives filled first. */
+static void exchange_in_order(MPI_Comm comm, int self)
+{
+    long a = 1, b = 2, got = 0, first = 0;
+    MPI_Request request;
+    MPI_Status status;
+    int count, class;
+
+    OK(MPI_Sendrecv(&a, 1, MPI_LONG, self, 9, &got, 1, MPI_LONG, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &status));
+    OK(MPI_Get_count(&status, MPI_LONG, &count));
+    CHECK(got == 1 && status.MPI_SOURCE == self && status.MPI_TAG == 9 && count == 1);
+
+    OK(MPI_Isend(&a, 1, MPI_LONG, self, 9, comm, &request)); /* a message waits */
+    OK(MPI_Sendrecv(&b, 1, MPI_LONG, self, 9, &got, 1, MPI_LONG, self, 9, comm, MPI_STATUS_IGNORE));
+    CHECK(got == 1);
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Recv(&got, 1, MPI_LONG, self, 9, comm, MPI_STATUS_IGNORE));
+    CHECK(got == 2);
+
+    OK(MPI_Irecv(&first, 1, MPI_LONG, self, MPI_ANY_TAG, comm, &request)); /* a receive waits */
+    OK(MPI_Sendrecv(&b, 1, MPI_LONG, self, 8, &got, 1, MPI_LONG, MPI_PROC_NULL, 8, comm, MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&request, &status));
+    CHECK(first == 2 && status.MPI_TAG == 8);
+    OK(MPI_Isend(&a, 1, MPI_LONG, self, 6, comm, &request));
+    MPI_Request posted;
+    OK(MPI_Irecv(&first, 1, MPI_LONG, self, 8, comm, &posted));
+    OK(MPI_Sendrecv(&b, 1, MPI_LONG, self, 8, &got, 1, MPI_LONG, self, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&posted, MPI_STATUS_IGNORE));
+    CHECK(first == 2 && got == 1);
+
+    long two[2] = {3, 4};
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    int code = MPI_Sendrecv(two, 2, MPI_LONG, self, 5, &got, 1, MPI_LONG, self, 5, comm, &status);
+    OK(MPI_Error_class(code, &class));
+    CHECK(class == MPI_ERR_TRUNCATE && got == 3);
+    code = MPI_Sendrecv(two, 2, MPI_LONG, self, -5, &got, 1, MPI_LONG, self, -5, comm, &status);
+    OK(MPI_Error_class(code, &class));
+    CHECK(class == MPI_ERR_TAG);
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL));
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
+    exchange_in_order(MPI_COMM_SELF, 0);
+    exchange_in_order(MPI_COMM_WORLD, rank);
     enum { LIMIT = 2 << 20, MANY = 500 };
     out = memory_of(LIMIT + 1);
     in = memory_of(LIMIT + 1);
