@@ -103,12 +103,13 @@ pub fn free_key(kind: Kind, key: i32) -> Result<()> {
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` when `key` is no key for this object.
+#[inline]
 pub fn value(object: Object, key: i32) -> Result<Option<usize>> {
     let table = table();
     // An object has attributes of valid keys of its kind only.
     match table.here(object, key) {
         Some(found) => Ok(Some(found.value)),
-        None => table.key(object.kind(), key).map(|_| None),
+        None => table.known(object.kind(), key).map(|()| None),
     }
 }
 
@@ -117,16 +118,23 @@ pub fn value(object: Object, key: i32) -> Result<Option<usize>> {
 /// # Errors
 /// `MPI_ERR_KEYVAL` as [`value`]; `MPI_ERR_OTHER` past [`ATTRIBUTES_MAX`]; the code of a delete callback that failed, and
 /// then the old value stays.
+#[inline]
 pub fn set(object: Object, key: i32, value: usize) -> Result<()> {
+    if let Some(old) = table().attributes.get_mut(&object).and_then(|list| list.iter_mut().find(|a| a.key.number == key))
+        && matches!(old.key.delete, DeleteFn::Null)
+    {
+        // Nobody is called for the old value.
+        old.value = value;
+        return Ok(());
+    }
+    set_otherwise(object, key, value)
+}
+
+/// As [`set`], where the attribute is new or somebody is called for the old value.
+#[inline(never)]
+fn set_otherwise(object: Object, key: i32, value: usize) -> Result<()> {
     let (key, old) = {
-        let mut table = table();
-        if let Some(old) = table.attributes.get_mut(&object).and_then(|list| list.iter_mut().find(|a| a.key.number == key))
-            && matches!(old.key.delete, DeleteFn::Null)
-        {
-            // Nobody is called for the old value.
-            old.value = value;
-            return Ok(());
-        }
+        let table = table();
         (table.key(object.kind(), key)?.clone(), table.find(object, key))
     };
     match old {
@@ -237,6 +245,13 @@ impl Table {
         })
     }
 
+    /// Whether `key` is one for objects of `kind`.
+    #[inline(never)]
+    fn known(&self, kind: Kind, key: i32) -> Result<()> {
+        self.key(kind, key).map(|_| ())
+    }
+
+    #[inline]
     fn here(&self, object: Object, key: i32) -> Option<&Attribute> {
         self.attributes.get(&object)?.iter().find(|a| a.key.number == key)
     }
@@ -277,6 +292,7 @@ impl Table {
     }
 }
 
+#[inline]
 fn table() -> OrderedGuard<'static, Table> {
     TABLE.lock()
 }

@@ -90,6 +90,7 @@ impl Group {
     }
 
     /// The rank of `process`.
+    #[inline]
     pub fn rank_of(&self, process: u32) -> Option<u32> {
         match &self.members {
             Members::Identity(size) => (process < *size).then_some(process),

@@ -210,6 +210,28 @@ pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mod
     Ok(id)
 }
 
+/// As [`start_send`], of a persistent send in standard or ready mode; the quick way first.
+#[inline]
+pub fn start_send_again(comm: &Comm, sending: &Sending, mode: Mode) -> Result<Option<RequestId>> {
+    let mut engine = comm.engine();
+    if let (Mode::Standard | Mode::Ready, Some(target), Some(start)) = (mode, &sending.target, sending.buffer.address())
+        // SAFETY: the program hands the buffer over until the operation is complete (MPI-5.0 §3.7.2).
+        && unsafe { engine.send_quickly(*target, start, sending.buffer.len()) }
+    {
+        return Ok(None);
+    }
+    start_send(&mut engine, comm, sending, mode)
+}
+
+/// As [`start_receive`], of a persistent receive.
+#[inline]
+pub fn start_receive_again(comm: &Comm, pattern: Pattern, buffer: &Buffer) -> Result<RequestId> {
+    let mut engine = comm.engine();
+    let Some(start) = buffer.address() else { return start_receive(&mut engine, comm, pattern, buffer) };
+    // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
+    unsafe { post_quickly(&mut engine, comm, pattern, start, buffer.len()) }.map_err(fault)
+}
+
 /// Announces a posted receive where it is known who will send to it.
 #[inline]
 fn announce(engine: &mut Engine, comm: &Comm, source: u32, id: RequestId) {
@@ -359,16 +381,27 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Opti
     let (pattern, bytes) = plain_receive(comm, side)?;
     let mut engine = comm.engine();
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
-    let started = unsafe { engine.receive_quickly(comm.p2p, pattern, side.buffer.cast(), bytes, comm.owner()) };
-    if bytes > engine.announce_above_bytes()
-        && let Ok(id) = started
-    {
-        announce(&mut engine, comm, pattern.source, id);
-    }
+    let started = unsafe { post_quickly(&mut engine, comm, pattern, side.buffer.cast(), bytes) };
     if LEAVES {
         engine.leave();
     }
     Some((engine, started.map_err(fault)))
+}
+
+/// Starts a receive into bytes in one piece, announced where that is worth it.
+///
+/// # Safety
+/// As [`Buffer::contiguous`].
+#[inline(always)]
+unsafe fn post_quickly(engine: &mut Engine, comm: &Comm, pattern: Pattern, start: *mut u8, bytes: usize) -> std::result::Result<RequestId, engine::Fault> {
+    // SAFETY: the caller's promise.
+    let started = unsafe { engine.receive_quickly(comm.p2p, pattern, start, bytes, comm.owner()) };
+    if bytes > engine.announce_above_bytes()
+        && let Ok(id) = started
+    {
+        announce(engine, comm, pattern.source, id);
+    }
+    started
 }
 
 /// `MPI_Recv`.

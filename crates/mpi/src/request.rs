@@ -142,7 +142,7 @@ fn start_object(request: handle::Request, object: &'static Object) -> Result<()>
             object.becomes(State::Sent);
         }
         Kind::Send { comm, sending, mode } => {
-            let sent = p2p::start_send(&mut comm.engine(), comm, sending, *mode)?;
+            let sent = p2p::start_send_again(comm, sending, *mode)?;
             match sent {
                 Some(id) => object.becomes(State::Plain(id)),
                 None => object.becomes(State::Sent),
@@ -150,7 +150,7 @@ fn start_object(request: handle::Request, object: &'static Object) -> Result<()>
         }
         Kind::Receive { comm, receiving } => match receiving.pattern {
             Some(pattern) => {
-                let id = p2p::start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?;
+                let id = p2p::start_receive_again(comm, pattern, &receiving.buffer)?;
                 object.becomes(State::Plain(id));
             }
             None => object.becomes(State::Done(Status::PROC_NULL, None)),

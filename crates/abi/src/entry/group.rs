@@ -8,6 +8,7 @@ use mpi::group::{self, here};
 use mpi::handle::*;
 use std::ffi::c_int;
 
+#[inline]
 unsafe fn ranks<'a>(n: c_int, from: *const c_int) -> Result<&'a [c_int]> {
     match n {
         0 => Ok(&[]),

@@ -709,6 +709,7 @@ impl Plan for Scan {
 }
 
 /// `MPI_Reduce_local`.
+#[inline]
 pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<()> {
     let t = datatype::committed(inout.datatype)?;
     if let Some((predefined, kind)) = Operation::predefined(op, t)
@@ -720,6 +721,12 @@ pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<(
         let (from, into) = unsafe { (std::slice::from_raw_parts(input.cast(), bytes), std::slice::from_raw_parts_mut(inout.start.cast(), bytes)) };
         return op::apply(predefined, kind, from, into);
     }
+    reduce_local_otherwise(input, inout, op, t)
+}
+
+/// As [`reduce_local`], of other than a predefined operation on elements of a predefined datatype, or where something is not in order.
+#[inline(never)]
+fn reduce_local_otherwise(input: *mut c_void, inout: Data, op: handle::Op, t: &'static Type) -> Result<()> {
     let op = Operation::new(op, inout.datatype, t)?;
     apart(input, &inout)?;
     let from = VectorPlace::new(&Data { start: input, ..inout }, &op)?.load(true, false)?;
