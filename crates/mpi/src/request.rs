@@ -4,6 +4,7 @@
 //! requests are objects in a table. Sends that are complete when they return share one handle.
 
 mod look;
+mod next;
 mod object;
 mod one;
 mod several;

@@ -1,6 +1,7 @@
 //! Completing several requests: all, one or some of them.
 
 use super::look::*;
+use super::next::{MANY, Next};
 use super::object::*;
 use super::wait::{try_for, wait_for};
 use crate::consts::*;
@@ -155,9 +156,10 @@ fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
     }
 }
 
-/// The quick way through a list of plain requests of one engine, complete sends and null requests: whether one of them is active, and the one that completed first. `None`: others are
-/// among them.
-fn oldest_plain(engine: &Engine, requests: &[handle::Request]) -> Option<(bool, Option<usize>)> {
+/// The quick way through a list of plain requests of one engine, complete sends and null requests: whether one of them is active, and the one that completed
+/// first. `None`: others are among them.
+#[inline(always)]
+pub(super) fn oldest_plain(engine: &Engine, requests: &[handle::Request], mut order: impl FnMut(usize, u32)) -> Option<(bool, Option<usize>)> {
     let (mut any_active, mut oldest, mut best) = (false, None, 0);
     for (at, request) in requests.iter().enumerate() {
         if under_way(engine, *request) {
@@ -174,10 +176,11 @@ fn oldest_plain(engine: &Engine, requests: &[handle::Request]) -> Option<(bool, 
             None if *request == DONE => Some(u32::MAX),
             None => return None,
         };
-        if let Some(age) = age
-            && (oldest.is_none() || age > best)
-        {
-            (oldest, best) = (Some(at), age);
+        if let Some(age) = age {
+            order(at, age);
+            if oldest.is_none() || age > best {
+                (oldest, best) = (Some(at), age);
+            }
         }
     }
     Some((any_active, oldest))
@@ -200,7 +203,14 @@ fn oldest_of_all(held: &mut Held, requests: &mut [handle::Request]) -> Result<(b
 
 /// The complete request that completed first: programs count on messages of one sender coming in order (MPI-5.0 §3.5).
 fn find_any(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
-    let quick = if held.others.is_empty() { oldest_plain(held.home, requests) } else { None };
+    let one_engine = held.others.is_empty();
+    let known = if one_engine && requests.len() >= MANY { Next::find(held.home, requests) } else { None };
+    let quick = match known {
+        Some(at) => Some((true, Some(at))),
+        None if !one_engine => None,
+        None if requests.len() >= MANY => Next::look(held.home, requests),
+        None => oldest_plain(held.home, requests, |_, _| ()),
+    };
     let (any_active, oldest) = match quick {
         Some(found) => found,
         None => oldest_of_all(held, requests)?,
@@ -287,11 +297,14 @@ fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -
     if held.others.is_empty() && all_under_way(held.home, requests) {
         return Ok(None);
     }
-    let (mut any_active, mut complete) = (false, Vec::new());
+    let (mut any_active, mut complete, left) = (false, Vec::new(), requests.len());
     for (at, request) in requests.iter_mut().enumerate() {
         let Some(age) = active_age(held, request)? else { continue };
         any_active = true;
         if let Some(age) = age {
+            if complete.is_empty() {
+                complete.reserve(left - at);
+            }
             complete.push((at, age));
         }
     }
