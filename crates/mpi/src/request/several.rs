@@ -1,7 +1,7 @@
 //! Completing several requests: all, one or some of them.
 
 use super::look::*;
-use super::next::{MANY, Next};
+use super::next;
 use super::object::*;
 use super::wait::{try_for, wait_for};
 use crate::consts::*;
@@ -156,37 +156,7 @@ fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
     }
 }
 
-/// The quick way through a list of plain requests of one engine, complete sends and null requests: whether one of them is active, and the one that completed
-/// first. `None`: others are among them.
-#[inline(always)]
-pub(super) fn oldest_plain(engine: &Engine, requests: &[handle::Request], mut order: impl FnMut(usize, u32)) -> Option<(bool, Option<usize>)> {
-    let (mut any_active, mut oldest, mut best) = (false, None, 0);
-    for (at, request) in requests.iter().enumerate() {
-        if under_way(engine, *request) {
-            any_active = true;
-            continue;
-        }
-        if *request == MPI_REQUEST_NULL {
-            continue;
-        }
-        any_active = true;
-        let age = match plain_age(engine, *request) {
-            Some(age) => age,
-            // As old as can be: it was complete when it was made.
-            None if *request == DONE => Some(u32::MAX),
-            None => return None,
-        };
-        if let Some(age) = age {
-            order(at, age);
-            if oldest.is_none() || age > best {
-                (oldest, best) = (Some(at), age);
-            }
-        }
-    }
-    Some((any_active, oldest))
-}
-
-/// As [`oldest_plain`], for a list of any requests.
+/// As [`next::oldest`], for a list of any requests.
 fn oldest_of_all(held: &mut Held, requests: &mut [handle::Request]) -> Result<(bool, Option<usize>)> {
     let (mut any_active, mut oldest) = (false, None);
     for (at, request) in requests.iter_mut().enumerate() {
@@ -203,14 +173,7 @@ fn oldest_of_all(held: &mut Held, requests: &mut [handle::Request]) -> Result<(b
 
 /// The complete request that completed first: programs count on messages of one sender coming in order (MPI-5.0 §3.5).
 fn find_any(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
-    let one_engine = held.others.is_empty();
-    let known = if one_engine && requests.len() >= MANY { Next::find(held.home, requests) } else { None };
-    let quick = match known {
-        Some(at) => Some((true, Some(at))),
-        None if !one_engine => None,
-        None if requests.len() >= MANY => Next::look(held.home, requests),
-        None => oldest_plain(held.home, requests, |_, _| ()),
-    };
+    let quick = if held.others.is_empty() { next::oldest(held.home, requests) } else { None };
     let (any_active, oldest) = match quick {
         Some(found) => found,
         None => oldest_of_all(held, requests)?,
