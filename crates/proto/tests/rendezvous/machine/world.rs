@@ -85,6 +85,8 @@ pub struct Config {
     pub packets_max: usize,
     /// The senders' pieces of announced messages come through the rings.
     pub ringed: bool,
+    /// Looks for which a side leaves such a copy to the other.
+    pub patience: u32,
     /// The system may forbid the last rank to reach others' memory, at any time.
     pub bars: bool,
     /// A message has answered an RTR before all this.
@@ -110,6 +112,7 @@ impl Config {
         crowd: None,
         packets_max: 64,
         ringed: false,
+        patience: 1,
         bars: false,
         warm: true,
         rendezvous: Variant::Sequence,
@@ -248,7 +251,7 @@ impl World {
                 rtr_usage_min_percent: 50,
                 rendezvous: config.rendezvous,
                 descriptors: 16,
-                patience: 1,
+                patience: config.patience,
             };
             Rc::new(Machine::new(machine, 0, Some(Rings { me, out_of_reach: Vec::new() }), ports::One))
         };
@@ -267,6 +270,23 @@ impl World {
             world.programs.iter_mut().for_each(|program| *program = Program::default());
         }
         world
+    }
+
+    /// Takes a step, which is no violation.
+    pub fn play(&mut self, config: &Config, step: Step) {
+        self.take(config, step, &mut Seen::default()).expect("nothing is wrong");
+    }
+
+    /// Delivers all packets that there are from one rank to another, and those that this makes.
+    pub fn deliver(&mut self, config: &Config, from: u32, to: u32) {
+        while self.field.rings.get(&(from, to)).is_some_and(|ring| !ring.is_empty()) {
+            self.play(config, Step::Deliver { from, to });
+        }
+    }
+
+    /// Receives of a rank that have their message.
+    pub fn received(&self, rank: u32) -> usize {
+        self.programs[rank as usize].receives.iter().filter(|receive| matches!(receive.got, Some(Some(_)))).count()
     }
 
     /// Lets the library do all that it can.

@@ -1,6 +1,6 @@
 //! Every order of events in small worlds of the machine.
 
-use super::world::{Config, Kind, Room, World};
+use super::world::{Config, Kind, Room, Step, World};
 use crate::{holds, runs, scale};
 use proto::rendezvous::Variant;
 use proto::rendezvous::usage::Speculation;
@@ -81,6 +81,30 @@ fn machine_through_the_ring() {
     check("1 envelope, 1+1, pieces through the ring, memory out of reach", bars, &["memory out of reach", "a copy failed"]);
     let both = Config { flows: &[(0, 1), (1, 0)], sends: (1, 1), receives: (1, 1), kinds: &[Kind::Ringed], ..ringed };
     check("1+1 both ways, pieces through the ring", both, &["answered", "crossed", "through the ring"]);
+}
+
+/// Offers have crossed announcements that their sender drops: it may know nothing of the copies that its receiver has begun, which does not wait for it.
+#[test]
+fn machine_copies_what_was_dropped() {
+    let config = Config { ringed: true, warm: false, patience: 1000, ..Config::SMALL };
+    let mut world = World::new(&config);
+    for _ in 0..3 {
+        world.play(&config, Step::Post { rank: 1, source: 0, tag: 0, room: Room::Announced });
+        world.play(&config, Step::Send { from: 0, to: 1, tag: 0, kind: Kind::Ringed });
+    }
+    world.deliver(&config, 0, 1);
+    assert_eq!(world.received(1), 0, "nothing was copied yet");
+    world.play(&config, Step::GoOn { rank: 1 });
+    assert_eq!(world.received(1), 0, "it is left to the sender");
+    world.deliver(&config, 1, 0);
+    world.deliver(&config, 0, 1);
+    // A look copies a piece of a message, at least.
+    let mut looks = 0;
+    while world.received(1) < 3 {
+        looks += 1;
+        assert!(looks <= 6, "it waits for a sender that knows nothing");
+        world.play(&config, Step::GoOn { rank: 1 });
+    }
 }
 
 /// The system forbids a process at any time to reach the other's memory.
