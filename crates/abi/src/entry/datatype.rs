@@ -1,6 +1,6 @@
 //! Datatypes (MPI-5.0 chapter 5, §19.1.9) and counts in statuses (§3.2.5, §13.3).
 
-use crate::args::{Number, bytes, load, numbers, slice, store, store_text};
+use crate::args::{Number, bytes, load, slice, store, store_text};
 use crate::finish;
 use mpi::consts::*;
 use mpi::datatype::{self, Form, Grid, Parameters, SharedLayout, Type};
