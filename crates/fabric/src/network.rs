@@ -238,6 +238,12 @@ impl Network {
         }
     }
 
+    /// Whether something may go as [`Network::send_now`] sends it.
+    #[inline]
+    pub fn sends_now(&self) -> bool {
+        !matches!(self.requested(), Requested::Datagrams(_))
+    }
+
     /// As [`Connections::send_now`]; nothing goes so in datagrams.
     #[inline]
     pub fn send_now(&mut self, peer: PeerId, envelope: &[u8], bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {

@@ -268,6 +268,9 @@ impl RemotePeers {
     /// As [`Network::send_now`].
     #[inline]
     pub fn send_now(&mut self, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if !self.node.sends_now() {
+            return false;
+        }
         let (header, length) = header.to_bytes();
         self.node.send_now(process, &header[..length], bytes, write)
     }

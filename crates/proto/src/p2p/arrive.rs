@@ -68,10 +68,16 @@ impl<W: Worker> Machine<W> {
     #[inline]
     pub fn arrive_quickly_beside(&mut self, peer: u32, head: [u64; 2], body: &<W::Buffer as Buffer>::Body) -> Result<bool, W::Fault> {
         let Some((Kind::Eager, envelope)) = wire::parse(head) else { return Ok(false) };
+        self.arrive_whole(peer, envelope, body, DataPath::Eager)?;
+        Ok(true)
+    }
+
+    /// As [`Machine::arrive_eager`], of a body wherever it lies.
+    #[inline(always)]
+    fn arrive_whole(&mut self, peer: u32, envelope: Envelope, body: &<W::Buffer as Buffer>::Body, path: DataPath) -> Result<(), W::Fault> {
         let place = |buffer: &W::Buffer| buffer.place(0, body);
         let keep = || Unexpected::Bytes { peer, data: W::Buffer::keep(body), origin: None };
-        self.arrive_eager(peer, envelope, W::Buffer::body_bytes(body), DataPath::Eager, place, keep)?;
-        Ok(true)
+        self.arrive_eager(peer, envelope, W::Buffer::body_bytes(body), path, place, keep)
     }
 
     /// A whole message has come of whose fate its sender needs to know nothing: to the receive that accepts it by `place`, or to the unexpected ones as what
@@ -111,7 +117,11 @@ impl<W: Worker> Machine<W> {
             self.end_specially(index)?;
         }
         self.worker.received(path, bytes as u64);
-        self.give_memory_credit(peer, bytes as u64 + OVERHEAD_BYTES);
+        let held = bytes as u64 + OVERHEAD_BYTES;
+        match path {
+            DataPath::Datagrams => self.give_credit(peer, held),
+            _ => self.give_memory_credit(peer, held),
+        }
         Ok(())
     }
 
@@ -234,19 +244,22 @@ impl<W: Worker> Machine<W> {
         path: DataPath,
     ) -> Result<(), W::Fault> {
         let bytes = W::Buffer::body_bytes(body);
+        let Some(origin) = origin else {
+            // The way of most.
+            return self.arrive_whole(peer, envelope, body, path);
+        };
         let Some(id) = self.begin_bytes(peer, envelope, bytes)? else {
             self.peers[peer as usize].count_seen();
             self.has_come(peer, bytes as u64, false);
             self.hold(peer, bytes as u64)?;
             self.worker.note(Event::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
-            let unexpected = Unexpected::Bytes { peer, data: W::Buffer::keep(body), origin };
+            let unexpected = Unexpected::Bytes { peer, data: W::Buffer::keep(body), origin: Some(origin) };
             let context = self.matcher.open(envelope.context);
             self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
             return Ok(());
         };
         self.more_bytes(id, 0, body);
-        let request = origin.filter(|origin| origin.synchronous).map(|origin| origin.request);
-        self.end_bytes(peer, id, bytes, request, path)
+        self.end_bytes(peer, id, bytes, origin.synchronous.then_some(origin.request), path)
     }
 
     /// The first bytes of a message have come whose sender writes the others now, `bytes` in all. The receive that takes it, if there is one;

@@ -27,10 +27,12 @@ impl Header {
     }
 
     /// The bytes, and how many of them count.
-    pub fn to_bytes(self) -> ([u8; BYTES_MAX], usize) {
+    #[inline]
+    pub fn to_bytes(&self) -> ([u8; BYTES_MAX], usize) {
         let mut bytes = [0; BYTES_MAX];
-        let all = self.head.iter().chain(self.words());
-        all.zip(bytes.chunks_exact_mut(8)).for_each(|(word, to)| to.copy_from_slice(&word.to_le_bytes()));
+        // Also the words that do not count: so it is no loop.
+        let all = self.head.iter().chain(&self.words);
+        all.zip(bytes.as_chunks_mut().0).for_each(|(word, to)| *to = word.to_le_bytes());
         (bytes, 16 + 8 * self.count as usize)
     }
 
