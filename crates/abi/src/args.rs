@@ -151,9 +151,26 @@ pub unsafe fn slice<'a, T>(array: *const T, length: usize, name: &str) -> Result
 ///
 /// # Safety
 /// As [`slice`].
-pub unsafe fn numbers<N: Number, L: FromIterator<i64>>(array: *const N, length: usize, name: &str) -> Result<L> {
+pub unsafe fn numbers<N: Number, L: Default + Extend<i64>>(array: *const N, length: usize, name: &str) -> Result<L> {
+    let mut list = L::default();
     // SAFETY: the caller vouches for it.
-    Ok(unsafe { slice(array, length, name) }?.iter().map(|number| number.wide()).collect())
+    unsafe { numbers_into(&mut list, array, length, name) }?;
+    Ok(list)
+}
+
+/// As [`numbers`], appended to a list: what holds some without memory of its own is large, and moving two of them costs a short structure a twentieth of its
+/// time.
+///
+/// # Errors
+/// As [`slice`].
+///
+/// # Safety
+/// As [`slice`].
+#[inline(always)]
+pub unsafe fn numbers_into<N: Number>(list: &mut impl Extend<i64>, array: *const N, length: usize, name: &str) -> Result<()> {
+    // SAFETY: the caller vouches for it.
+    list.extend(unsafe { slice(array, length, name) }?.iter().map(|number| number.wide()));
+    Ok(())
 }
 
 #[cold]

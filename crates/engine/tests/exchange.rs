@@ -190,6 +190,8 @@ fn messages_that_cross_are_tried_both_ways_and_one_way_they_go_with_their_header
     for path in [DataPath::Eager, DataPath::Read] {
         assert!(seen(&sides, path).iter().all(|messages| *messages > 0), "{path:?}: {:?}", seen(&sides, path));
     }
+    let [eager, read] = [DataPath::Eager, DataPath::Read].map(|path| seen(&sides, path));
+    assert_eq!([eager[0] + read[0], eager[1] + read[1]], [2000; 2], "each went one of the two ways");
     (0..600).for_each(|round| both(&mut sides, round, [true, false]));
     let before = seen(&sides, DataPath::Eager)[1];
     (0..100).for_each(|round| both(&mut sides, round, [true, false]));

@@ -1,6 +1,6 @@
 //! Datatypes (MPI-5.0 chapter 5, §19.1.9) and counts in statuses (§3.2.5, §13.3).
 
-use crate::args::{Number, bytes, load, slice, store, store_text};
+use crate::args::{Number, bytes, load, numbers, numbers_into, slice, store, store_text};
 use crate::finish;
 use mpi::consts::*;
 use mpi::datatype::{self, Form, Grid, Parameters, SharedLayout, Type};
@@ -72,16 +72,7 @@ pub unsafe fn MPI_Type_create_hvector<N: Number, A: Number>(
 type Few = SmallVec<[i64; 8]>;
 
 unsafe fn few<N: Number>(array: *const N, length: usize, name: &str) -> Result<Few> {
-    let mut list = Few::new();
-    fill(&mut list, array, length, name)?;
-    Ok(list)
-}
-
-/// As [`few`], in place: they are large, and moving them costs a short datatype a twentieth of its time.
-#[inline(always)]
-unsafe fn fill<N: Number>(list: &mut Few, array: *const N, length: usize, name: &str) -> Result<()> {
-    list.extend(slice(array, length, name)?.iter().map(|number| number.wide()));
-    Ok(())
+    numbers(array, length, name)
 }
 
 pub(super) type Blocks = fn(Form, &[i64], &[i64], Datatype) -> Result<Datatype>;
@@ -166,8 +157,8 @@ pub(super) unsafe fn structure<L: Number, D: Number>(
 ) -> Result<Datatype> {
     let count = length(count)?;
     let (mut lengths_few, mut displacements_few) = (Few::new(), Few::new());
-    fill(&mut lengths_few, lengths, count, "array_of_blocklengths")?;
-    fill(&mut displacements_few, displacements, count, "array_of_displacements")?;
+    numbers_into(&mut lengths_few, lengths, count, "array_of_blocklengths")?;
+    numbers_into(&mut displacements_few, displacements, count, "array_of_displacements")?;
     let types = slice(types, count, "array_of_types")?;
     let make = if types.iter().any(|one| MARKERS.contains(one)) { marked } else { datatype::structure };
     make(form, &lengths_few, &displacements_few, types)
