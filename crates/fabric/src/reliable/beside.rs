@@ -14,7 +14,7 @@ use std::str::FromStr;
 use proto::reliability::{RAILS_MAX, RailConfig, Sent, Taken};
 
 use super::card::NoCard;
-use super::device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SendCounters, SendQueue, Trigger};
+use super::device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SendCounters, SendQueue, Stamp, Trigger};
 
 /// Added to the distance of pairs of the second device's addresses.
 const FARTHER: u8 = 128;
@@ -236,10 +236,29 @@ impl<A: DatagramDevice, B: DatagramDevice> DatagramDevice for Beside<A, B> {
         }
     }
 
-    unsafe fn post_run(&mut self, to: &Self::Path, queue: SendQueue, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+    unsafe fn post_run(
+        &mut self,
+        to: &Self::Path,
+        queue: SendQueue,
+        stamp: Stamp,
+        each_bytes: usize,
+        count: usize,
+        write: impl FnMut(&mut [MaybeUninit<u8>]),
+    ) -> Taken {
         match to {
-            EitherPath::First(path) => self.first.post_run(path, queue, each_bytes, count, write),
-            EitherPath::Second(path, _) => self.second().post_run(path, queue, each_bytes, count, write),
+            EitherPath::First(path) => self.first.post_run(path, queue, stamp, each_bytes, count, write),
+            EitherPath::Second(path, _) => self.second().post_run(path, queue, stamp, each_bytes, count, write),
+        }
+    }
+
+    fn lends(&self) -> bool {
+        self.first.lends() || self.second.as_ref().is_some_and(DatagramDevice::lends)
+    }
+
+    fn reclaim(&mut self, mut passed: impl FnMut(Stamp) -> bool) {
+        self.first.reclaim(&mut passed);
+        if let Some(second) = &mut self.second {
+            second.reclaim(passed);
         }
     }
 

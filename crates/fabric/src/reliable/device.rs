@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 
 use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
-use proto::reliability::{RailConfig, Sent, Taken, VFRAG_BYTES};
+use proto::reliability::{PeerId, RailConfig, Sent, Taken, VFRAG_BYTES};
 
 /// Longest datagram worth sending: half a VFRAG with all headers. More would cut VFRAGs into one long and one tiny segment.
 pub const DATAGRAM_BYTES_MAX: u32 = VFRAG_BYTES / 2 + (HEADER_BYTES + MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX) as u32;
@@ -61,6 +61,14 @@ impl SendQueue {
     pub const UNTOLD: SendQueue = SendQueue { rail: u8::MAX, endpoint: 0 };
 }
 
+/// Of which peer's rail a datagram is, and when it was made, as [`wire::sent_us`](proto::reliability::wire::sent_us) says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    pub peer: PeerId,
+    pub rail: u8,
+    pub sent_us: u32,
+}
+
 /// How the descriptors of a device wake a sleeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
@@ -99,6 +107,8 @@ pub struct SendCounters {
     pub calls: u64,
     /// Refused by the system for good, as when there is no way to an address: they count as lost.
     pub dropped: u64,
+    /// Datagrams that left from the memory they were made in, without being copied into the system's.
+    pub spliced: u64,
     /// How often the device was full.
     pub full: u64,
 }
@@ -111,6 +121,7 @@ impl Add for SendCounters {
             datagrams: self.datagrams + other.datagrams,
             calls: self.calls + other.calls,
             dropped: self.dropped + other.dropped,
+            spliced: self.spliced + other.spliced,
             full: self.full + other.full,
         }
     }
@@ -192,7 +203,23 @@ pub trait DatagramDevice: fmt::Debug {
     ///
     /// # Safety
     /// `write` must initialize all that it is given.
-    unsafe fn post_run(&mut self, to: &Self::Path, queue: SendQueue, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken;
+    unsafe fn post_run(
+        &mut self,
+        to: &Self::Path,
+        queue: SendQueue,
+        stamp: Stamp,
+        each_bytes: usize,
+        count: usize,
+        write: impl FnMut(&mut [MaybeUninit<u8>]),
+    ) -> Taken;
+    /// Whether datagrams of runs may lie, on their way, in the memory they were made in, so that [`DatagramDevice::reclaim`] is to be called.
+    fn lends(&self) -> bool {
+        false
+    }
+    /// Uses the memory of runs again of whose stamps `passed` says that they are not expected to arrive any more. One that arrives nevertheless is damaged.
+    fn reclaim(&mut self, passed: impl FnMut(Stamp) -> bool) {
+        let _ = passed;
+    }
     /// Whether a datagram of `bytes` would join others that wait.
     fn continues(&self, to: &Self::Path, queue: SendQueue, bytes: usize) -> bool;
     /// Lets everything leave. True when it takes more.

@@ -9,7 +9,7 @@ use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
 use proto::reliability::{Begun, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
 
 use super::card::Card;
-use super::device::{DatagramDevice, Path, SendQueue};
+use super::device::{DatagramDevice, Path, SendQueue, Stamp};
 use super::foreign::ForeignPeers;
 use super::protection::{Guard, fill};
 use super::search::{Probe, Search};
@@ -245,6 +245,10 @@ pub struct Around<'a, D: DatagramDevice, P> {
     pub at_once: bool,
 }
 
+fn stamp(SendPath { peer, rail, .. }: SendPath, header: &[u8]) -> Stamp {
+    Stamp { peer, rail, sent_us: wire::sent_us(header) }
+}
+
 impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
     fn transmit(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
@@ -295,6 +299,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         let edge = &mut *self.edge;
         let encrypts = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard).encrypts();
         let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
+        let stamp = stamp(route, header);
         edge.sink.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
@@ -326,7 +331,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
                 });
             };
             // SAFETY: `seal_each` fills what it is given.
-            unsafe { device.post_run(&path, queue, each_bytes, count, write) }
+            unsafe { device.post_run(&path, queue, stamp, each_bytes, count, write) }
         };
         let mut taken = send(whole, whole_bytes);
         if taken.datagrams as usize == whole && whole < count {
@@ -353,6 +358,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
         let queue = edge.queue(route);
+        let stamp = stamp(route, first);
         for header in [&mut *first, &mut *next] {
             edge.foreign.address(route.peer, header);
         }
@@ -384,7 +390,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         while taken.datagrams < count {
             let part = share.min(count - taken.datagrams);
             // SAFETY: `seal_each` fills what it is given.
-            let posted = unsafe { device.post_run(&path, queue, each_bytes, part as usize, &mut write) };
+            let posted = unsafe { device.post_run(&path, queue, stamp, each_bytes, part as usize, &mut write) };
             taken = Taken { datagrams: taken.datagrams + posted.datagrams, queued: posted.queued };
             if posted.datagrams < part || taken.datagrams < count && !device.flush() {
                 break;

@@ -20,7 +20,7 @@ pub(crate) mod tests;
 pub use beside::Beside;
 pub use card::{Card, NoCard};
 pub use device::{
-    Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger,
+    Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger,
 };
 pub use events::{Doorbell, Watch};
 pub use protection::{Guard, JobKey, Protection, SEALED_MORE_BYTES};
@@ -578,6 +578,10 @@ impl<D: DatagramDevice> Reliable<D> {
             if !self.edge.full {
                 (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
             }
+        }
+        if self.device.lends() {
+            let endpoint = &self.endpoint;
+            self.device.reclaim(|Stamp { peer, rail, sent_us }| endpoint.has_passed(peer, rail, sent_us));
         }
         let mut around = Around { edge: &mut self.edge, device: &mut self.device, program, at_once };
         if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {

@@ -22,6 +22,8 @@ pub struct Group {
     pub bytes: usize,
     /// A shorter datagram ended it.
     pub closed: bool,
+    /// All of it lies there, one foreign piece ([`Slots`](super::splice::Slots)).
+    pub slot: Option<usize>,
 }
 
 /// IP and UDP headers, bytes.

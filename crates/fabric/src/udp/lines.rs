@@ -6,7 +6,8 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use super::groups::Group;
-use super::sys;
+use super::splice::LEAST_BYTES;
+use super::sys::{self, Through};
 use crate::Error;
 
 /// Connected sockets of one port, at most.
@@ -25,6 +26,8 @@ pub struct Sockets {
     bound: usize,
     /// The line that was used last.
     last: usize,
+    /// What each cuts into pieces of so many bytes; 0 for nothing.
+    segments: [u16; LINES],
     /// Whom something left for last, and how often in a row.
     streak: (SocketAddr, u32),
     buffer_bytes: u32,
@@ -35,7 +38,7 @@ impl Sockets {
     pub fn open(at: SocketAddr, buffer_bytes: u32) -> Result<Sockets, Error> {
         let all = (0..SOCKETS_EACH).map(|_| sys::socket(at)).collect::<Result<Vec<_>, _>>()?;
         sys::bind(&all[0], at, buffer_bytes, true)?;
-        Ok(Sockets { all, to: [None; LINES], bound: 0, last: 0, streak: (at, 0), buffer_bytes })
+        Ok(Sockets { all, to: [None; LINES], segments: [0; LINES], bound: 0, last: 0, streak: (at, 0), buffer_bytes })
     }
 
     /// The one that hears everybody.
@@ -55,16 +58,21 @@ impl Sockets {
 
     /// The line for what waits, if all of it goes to one peer that has one, or gets one now.
     pub fn line(&mut self, groups: &[Group]) -> Option<usize> {
-        let &[Group { to, segments: 1, .. }] = groups else {
-            let to = groups.first()?.to;
-            let line = self.to.iter().position(|line| *line == Some(to)).filter(|_| groups.iter().all(|group| group.to == to));
-            return line.map(|line| 1 + line);
+        // What waits alone counts towards a line: a datagram as one, and a run that a line may splice as more.
+        let (to, weight) = match *groups {
+            [Group { to, slot: Some(_), bytes, .. }] => (to, 1 + (bytes / LEAST_BYTES) as u32),
+            [Group { to, segments: 1, .. }] => (to, 1),
+            _ => {
+                let to = groups.first()?.to;
+                let line = self.to.iter().position(|line| *line == Some(to)).filter(|_| groups.iter().all(|group| group.to == to));
+                return line.map(|line| 1 + line);
+            }
         };
         if self.to[self.last] != Some(to) {
             match self.to.iter().position(|line| *line == Some(to)) {
                 Some(line) => self.last = line,
                 None => {
-                    self.streak = (to, if self.streak.0 == to { self.streak.1 + 1 } else { 1 });
+                    self.streak = (to, if self.streak.0 == to { self.streak.1 + weight } else { weight });
                     if self.streak.1 < STREAK {
                         return None;
                     }
@@ -74,6 +82,24 @@ impl Sockets {
             }
         }
         Some(1 + self.last)
+    }
+
+    /// How to send through a line.
+    pub fn through(&self, line: usize) -> Through {
+        Through::Line { segment_bytes: self.segments[line - 1] as usize }
+    }
+
+    /// A line that cuts what it sends into `bytes` each where it is told nothing.
+    ///
+    /// # Errors
+    /// The system cannot cut.
+    pub fn cutting(&mut self, line: usize, bytes: usize) -> Result<&UdpSocket, i32> {
+        let bytes = u16::try_from(bytes).map_err(|_| libc::EMSGSIZE)?;
+        if self.segments[line - 1] != bytes {
+            sys::set_segment(&self.all[line], bytes)?;
+            self.segments[line - 1] = bytes;
+        }
+        Ok(&self.all[line])
     }
 
     /// Connects a line: a new one, or the one before last.

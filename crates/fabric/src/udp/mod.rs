@@ -8,6 +8,7 @@ mod groups;
 mod lines;
 mod net;
 mod outbox;
+mod splice;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 
 use crate::Error;
-use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger};
+use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger};
 use groups::below_bytes;
 use lines::{SOCKETS_EACH, Sockets};
 use outbox::{COPIED_BYTES_MAX, Outbox};
@@ -255,10 +256,26 @@ impl DatagramDevice for Udp {
         sent(port.outbox.push_copied(&mut port.sockets, remote, bytes, write))
     }
 
-    unsafe fn post_run(&mut self, to: &Path, queue: SendQueue, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+    unsafe fn post_run(
+        &mut self,
+        to: &Path,
+        queue: SendQueue,
+        stamp: Stamp,
+        each_bytes: usize,
+        count: usize,
+        write: impl FnMut(&mut [MaybeUninit<u8>]),
+    ) -> Taken {
         let (remote, port) = self.port(to, queue);
-        let taken = port.outbox.push_run(&mut port.sockets, remote, each_bytes, count, write);
+        let taken = port.outbox.push_run(&mut port.sockets, remote, stamp, each_bytes, count, write);
         Taken { datagrams: taken as u32, queued: false }
+    }
+
+    fn lends(&self) -> bool {
+        self.ports.iter().any(|port| port.outbox.slots.lends())
+    }
+
+    fn reclaim(&mut self, mut passed: impl FnMut(Stamp) -> bool) {
+        self.ports.iter_mut().for_each(|port| port.outbox.slots.reclaim(&mut passed));
     }
 
     fn continues(&self, to: &Path, queue: SendQueue, bytes: usize) -> bool {

@@ -3,11 +3,13 @@
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use super::groups::{Group, Piece};
 use super::lines::Sockets;
-use super::sys::{self, GROUPS_MAX, SendSpace};
-use crate::reliable::SendCounters;
+use super::splice::{LEAST_BYTES, Slots};
+use super::sys::{self, GROUPS_MAX, SendSpace, Through};
+use crate::reliable::{SendCounters, Stamp};
 
 /// Datagrams of one group, at most: the kernel's UDP_MAX_SEGMENTS of old.
 const SEGMENTS_MAX: usize = 64;
@@ -30,6 +32,10 @@ pub struct Outbox {
     groups: Vec<Group>,
     pieces: Vec<Piece>,
     own: Vec<u8>,
+    /// Where long runs are made.
+    pub slots: Slots,
+    /// Runs in them that something else has joined, so that they are copied.
+    mixed: Vec<usize>,
     /// What waits, payloads included.
     waiting_bytes: usize,
     space: Box<SendSpace>,
@@ -53,6 +59,8 @@ impl Outbox {
             groups: Vec::new(),
             pieces: Vec::new(),
             own: Vec::new(),
+            slots: Slots::new(),
+            mixed: Vec::new(),
             waiting_bytes: 0,
             space: SendSpace::new(),
             joins: true,
@@ -117,12 +125,25 @@ impl Outbox {
         &mut self,
         sockets: &mut Sockets,
         to: SocketAddr,
+        stamp: Stamp,
         each_bytes: usize,
         count: usize,
         mut write: impl FnMut(&mut [MaybeUninit<u8>]),
     ) -> usize {
         let mut taken = 0;
         while taken < count {
+            if self.parked && !self.flush(sockets) {
+                break;
+            }
+            if let Some((slot, at, more)) = self.place_in_slot(to, stamp, each_bytes, count - taken) {
+                let start = Instant::now();
+                write(&mut self.slots.room(slot)[at..at + more * each_bytes]);
+                self.slots.made(slot, start.elapsed().as_nanos() as u64);
+                taken += more;
+                self.waiting_bytes += (more - 1) * each_bytes;
+                self.placed(sockets, each_bytes);
+                continue;
+            }
             if self.groups.is_empty() {
                 // Lines of the cache that are written whole are cheaper.
                 let odd = self.own.as_ptr().align_offset(LINE_BYTES);
@@ -150,6 +171,41 @@ impl Outbox {
         taken
     }
 
+    /// Makes room for up to `count` datagrams of `each_bytes` where runs are made that may be spliced: where, from which byte on, and how many. Behind those
+    /// of the last run, or in memory of their own.
+    fn place_in_slot(&mut self, to: SocketAddr, stamp: Stamp, each_bytes: usize, count: usize) -> Option<(usize, usize, usize)> {
+        if !self.joins || each_bytes > self.whole_bytes {
+            return None;
+        }
+        if let Some(group) = self.groups.last_mut()
+            && let Some(slot) = group.slot
+            && !group.closed
+            && group.to == to
+            && each_bytes <= group.segment_bytes
+        {
+            let shorter = each_bytes < group.segment_bytes;
+            let room = ((GROUP_BYTES_MAX - group.bytes) / each_bytes).min(SEGMENTS_MAX - group.segments);
+            let more = room.min(if shorter { 1 } else { count });
+            if more > 0 {
+                let (start, bytes) = (group.bytes, more * each_bytes);
+                (group.segments, group.bytes, group.closed) = (group.segments + more, start + bytes, shorter);
+                let Some(Piece::Foreign { bytes: whole, .. }) = self.pieces.last_mut() else { unreachable!("its only piece") };
+                *whole += bytes;
+                return Some((slot, start, more));
+            }
+        }
+        let more = (GROUP_BYTES_MAX / each_bytes).clamp(1, SEGMENTS_MAX).min(count);
+        let bytes = more * each_bytes;
+        if bytes < LEAST_BYTES || self.groups.len() == GROUPS_MAX {
+            return None;
+        }
+        let slot = self.slots.open(stamp)?;
+        let start = self.slots.room(slot)[..bytes].as_ptr().cast();
+        self.groups.push(Group { to, pieces: 1, segments: more, segment_bytes: each_bytes, bytes, closed: false, slot: Some(slot) });
+        self.pieces.push(Piece::Foreign { start, bytes });
+        Some((slot, 0, more))
+    }
+
     /// Makes room for a datagram of `bytes`, the first `own` of them here and the rest in foreign `pieces`.
     fn place(&mut self, sockets: &mut Sockets, to: SocketAddr, bytes: usize, own: usize, foreign: usize) -> bool {
         if self.parked && !self.flush(sockets) {
@@ -173,6 +229,9 @@ impl Outbox {
                 group.segments += 1;
                 group.bytes += bytes;
                 group.closed = bytes < group.segment_bytes;
+                if let Some(slot) = group.slot.take() {
+                    self.mixed.push(slot);
+                }
                 joined = matches!(self.pieces.last(), Some(Piece::Own { .. }));
                 group.pieces += pieces - joined as usize;
             }
@@ -180,7 +239,7 @@ impl Outbox {
                 if self.groups.len() == GROUPS_MAX && !self.flush(sockets) {
                     return false;
                 }
-                self.groups.push(Group { to, pieces, segments: 1, segment_bytes: bytes, bytes, closed: false });
+                self.groups.push(Group { to, pieces, segments: 1, segment_bytes: bytes, bytes, closed: false, slot: None });
             }
         }
         match self.pieces.last_mut() {
@@ -207,25 +266,20 @@ impl Outbox {
         self.waiting_bytes = 0;
         while groups < self.groups.len() {
             self.counters.calls += 1;
-            let rest = &self.groups[groups..];
-            let is_long = |group: &Group| group.segment_bytes > self.whole_bytes;
-            let long = is_long(&rest[0]);
-            let alike = rest.iter().take_while(|group| is_long(group) == long).count();
-            let through = line.filter(|_| !long);
-            let (socket, connected) = (through.map_or(sockets.own(), |line| &sockets.all()[line]), through.is_some());
-            if long {
-                sys::set_fragments(socket, true);
-            }
-            // SAFETY: foreign pieces are readable until this returns, as `push` demands.
-            let sent = unsafe { sys::send(socket, connected, &mut self.space, &rest[..alike], &self.pieces[pieces..], &self.own) };
-            if long {
-                sys::set_fragments(socket, false);
-            }
             let first = self.groups[groups];
+            let spliced = first.slot.filter(|_| line.is_some() && self.slots.splices(first.bytes));
+            let start = first.slot.map(|_| Instant::now());
+            let sent = match (spliced, line) {
+                (Some(slot), Some(line)) => self.splice(sockets, line, slot, &first),
+                _ => self.send(sockets, line, groups, pieces),
+            };
             match sent {
                 // It may be full, or tell of an earlier datagram.
-                Err(_) if connected => line = None,
+                Err(_) if line.is_some() => line = None,
                 Ok(count) => {
+                    if let Some((start, slot)) = start.zip(first.slot).filter(|_| line.is_some()) {
+                        self.slots.took(slot, spliced.is_some(), start.elapsed().as_nanos() as u64, first.bytes);
+                    }
                     for group in &self.groups[groups..groups + count] {
                         self.counters.datagrams += group.segments as u64;
                         pieces += group.pieces;
@@ -251,15 +305,53 @@ impl Outbox {
                 }
             }
         }
+        self.end_slots();
         self.groups.clear();
         self.pieces.clear();
         self.own.clear();
         true
     }
 
+    /// Sends groups from number `groups` on, whose pieces are those from `pieces` on, in one call: those that are alike in what it takes. How many.
+    fn send(&mut self, sockets: &mut Sockets, line: Option<usize>, groups: usize, pieces: usize) -> Result<usize, i32> {
+        let rest = &self.groups[groups..];
+        let is_long = |group: &Group| group.segment_bytes > self.whole_bytes;
+        let long = is_long(&rest[0]);
+        // One that may be spliced has a call of its own.
+        let alike = if rest[0].slot.is_some() { 1 } else { rest.iter().take_while(|group| is_long(group) == long && group.slot.is_none()).count() };
+        let line = line.filter(|_| !long);
+        let (socket, through) = line.map_or((sockets.own(), Through::Any), |line| (&sockets.all()[line], sockets.through(line)));
+        if long {
+            sys::set_fragments(socket, true);
+        }
+        // SAFETY: foreign pieces are readable until this returns, as `push` demands, or in memory of this.
+        let sent = unsafe { sys::send(socket, through, &mut self.space, &rest[..alike], &self.pieces[pieces..], &self.own) };
+        if long {
+            sys::set_fragments(socket, false);
+        }
+        sent
+    }
+
+    /// Sends a run from where it was made.
+    fn splice(&mut self, sockets: &mut Sockets, line: usize, slot: usize, group: &Group) -> Result<usize, i32> {
+        let socket = sockets.cutting(line, group.segment_bytes)?;
+        self.slots.send(socket, slot, group.bytes)?;
+        self.counters.spliced += group.segments as u64;
+        Ok(1)
+    }
+
+    /// What waited in them has left, or been copied.
+    fn end_slots(&mut self) {
+        for slot in self.groups.iter().filter_map(|group| group.slot).chain(self.mixed.drain(..)) {
+            self.slots.end(slot);
+        }
+    }
+
     /// Keeps what has not left, without the program's memory.
     pub(super) fn park(&mut self, groups: usize, pieces: usize) {
+        self.end_slots();
         self.groups.drain(..groups);
+        self.groups.iter_mut().for_each(|group| group.slot = None);
         self.pieces.drain(..pieces);
         let mut own = Vec::new();
         for piece in &mut self.pieces {

@@ -1,9 +1,10 @@
 //! The system calls of this fabric, and all its unsafe code.
 
 use std::ffi::CStr;
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
 
 use super::groups::{Group, Piece, below_bytes};
 use crate::Error;
@@ -140,6 +141,113 @@ unsafe fn from_raw(raw: *const libc::sockaddr) -> Option<SocketAddr> {
     }
 }
 
+/// What a socket sends is cut into datagrams of `bytes` each from now on, where a call does not say otherwise.
+pub fn set_segment(socket: &UdpSocket, bytes: u16) -> Result<(), i32> {
+    set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, bytes as i32)
+}
+
+/// Whole pages of memory, which the kernel may go on reading after they have been given back.
+#[derive(Debug)]
+pub struct Pages {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its memory.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// `None` where the system has no memory left.
+    pub fn new(bytes: usize) -> Option<Pages> {
+        let (how, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE);
+        // SAFETY: new memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, how, kind, -1, 0) };
+        let start = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED)?;
+        Some(Pages { start, bytes })
+    }
+
+    pub fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: mapped, and borrowed with this.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nothing borrows it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Pages pass through it on their way to a socket.
+#[derive(Debug)]
+pub struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Pipe {
+    pub fn new() -> Result<Pipe, i32> {
+        let mut fds = [0; 2];
+        // SAFETY: two descriptors are written, new and ours.
+        unsafe {
+            match libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) {
+                0 => Ok(Pipe { read: OwnedFd::from_raw_fd(fds[0]), write: OwnedFd::from_raw_fd(fds[1]) }),
+                _ => Err(errno()),
+            }
+        }
+    }
+
+    /// Gives the first `bytes` of `pages` to a connected socket, without copying them: they leave with what is there when they are read.
+    ///
+    /// # Errors
+    /// The system's: nothing has left, and this pipe may hold something.
+    ///
+    /// # Panics
+    /// Where there are fewer bytes.
+    pub fn send(&self, pages: &Pages, bytes: usize, socket: &UdpSocket) -> Result<(), i32> {
+        assert!(bytes <= pages.bytes, "no more than there are");
+        let piece = libc::iovec { iov_base: pages.start.as_ptr().cast(), iov_len: bytes };
+        let null = std::ptr::null_mut();
+        // SAFETY: readable memory; the kernel keeps its pages for as long as it reads them.
+        let given = unsafe { libc::vmsplice(self.write.as_raw_fd(), &piece, 1, libc::SPLICE_F_NONBLOCK) };
+        if given != bytes as isize {
+            return Err(if given < 0 { errno() } else { libc::ENOBUFS });
+        }
+        // SAFETY: no offsets are given, as a pipe and a socket want it.
+        let sent = unsafe { libc::splice(self.read.as_raw_fd(), null, socket.as_raw_fd(), null, bytes, libc::SPLICE_F_NONBLOCK) };
+        match sent {
+            sent if sent == bytes as isize => Ok(()),
+            ..0 => Err(errno()),
+            _ => Err(libc::EMSGSIZE),
+        }
+    }
+}
+
+/// Whether a run of datagrams leaves cut, and whole, when it is given to a socket page by page: older kernels do not do that.
+pub fn splices_datagrams() -> std::io::Result<bool> {
+    const EACH_BYTES: usize = 1000;
+    const BYTES: usize = 9 * EACH_BYTES + EACH_BYTES / 2;
+    let [from, to] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+    from.connect(to.local_addr()?)?;
+    from.set_nonblocking(true)?;
+    to.set_read_timeout(Some(std::time::Duration::from_millis(20)))?;
+    let Some(mut pages) = Pages::new(BYTES.next_multiple_of(4096)) else { return Ok(false) };
+    pages.room().iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = MaybeUninit::new((at / 7) as u8));
+    let sent = set_segment(&from, EACH_BYTES as u16).and_then(|()| Pipe::new()?.send(&pages, BYTES, &from));
+    let mut came = 0;
+    while sent.is_ok() && came < BYTES {
+        let mut bytes = [0; 2 * EACH_BYTES];
+        let length = to.recv(&mut bytes)?;
+        let right = bytes[..length].iter().zip(came as u32..).all(|(&byte, at)| byte == (at / 7) as u8);
+        if length != EACH_BYTES.min(BYTES - came) || !right {
+            return Ok(false);
+        }
+        came += length;
+    }
+    Ok(sent.is_ok())
+}
+
 /// Room for one control message with an integer.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
@@ -164,11 +272,20 @@ impl SendSpace {
     }
 }
 
-/// Sends `groups`, whose pieces follow each other in `pieces`; how many of the groups left, or why the first did not. With `connected`, the socket knows where.
+/// How a socket sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Through {
+    /// It is not connected.
+    Any,
+    /// It knows where, and cuts what it sends into so many bytes each where it is told nothing ([`set_segment`]); 0: it does not cut.
+    Line { segment_bytes: usize },
+}
+
+/// Sends `groups`, whose pieces follow each other in `pieces`; how many of the groups left, or why the first did not.
 ///
 /// # Safety
 /// Every foreign piece must be readable.
-pub unsafe fn send(socket: &UdpSocket, connected: bool, space: &mut SendSpace, groups: &[Group], pieces: &[Piece], own: &[u8]) -> Result<usize, i32> {
+pub unsafe fn send(socket: &UdpSocket, through: Through, space: &mut SendSpace, groups: &[Group], pieces: &[Piece], own: &[u8]) -> Result<usize, i32> {
     space.pieces.clear();
     space.pieces.extend(pieces.iter().map(|piece| match *piece {
         Piece::Own { start, bytes } => libc::iovec { iov_base: own[start..start + bytes].as_ptr().cast_mut().cast(), iov_len: bytes },
@@ -179,7 +296,7 @@ pub unsafe fn send(socket: &UdpSocket, connected: bool, space: &mut SendSpace, g
     for (index, group) in groups.iter().enumerate() {
         let header = &mut space.headers[index].msg_hdr;
         (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
-        if !connected {
+        if through == Through::Any {
             header.msg_namelen = to_raw(group.to, &mut space.names[index]);
             header.msg_name = (&raw mut space.names[index]).cast();
         }
@@ -187,7 +304,8 @@ pub unsafe fn send(socket: &UdpSocket, connected: bool, space: &mut SendSpace, g
         header.msg_iovlen = group.pieces;
         at += group.pieces;
         (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
-        if group.segments > 1 {
+        let cut_bytes = if let Through::Line { segment_bytes } = through { segment_bytes } else { 0 };
+        if group.segments > 1 || cut_bytes > 0 && group.bytes > cut_bytes {
             header.msg_control = space.controls[index].0.as_mut_ptr().cast();
             header.msg_controllen = libc::CMSG_SPACE(2) as usize;
             let control = libc::CMSG_FIRSTHDR(header);

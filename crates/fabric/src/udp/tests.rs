@@ -168,11 +168,11 @@ fn one_is_damaged(bytes: usize, count: usize, damaged: usize, plain: bool) {
     let tries = std::iter::repeat_with(|| leaving(bytes, count, plain)).take_while(|_| start.elapsed() < PATIENCE);
     let left = tries.flatten().next().expect("one that leaves at once");
     let Left { mut ends, between, real, datagrams: sound, each_bytes } = left;
-    let group = Group { to: real, pieces: 1, segments: count, segment_bytes: each_bytes, bytes: sound.len(), closed: false };
+    let group = Group { to: real, pieces: 1, segments: count, segment_bytes: each_bytes, bytes: sound.len(), closed: false, slot: None };
     let give = |bytes: &[u8], ends: &mut [End<Udp>; 2]| {
         let pieces = [Piece::Own { start: 0, bytes: bytes.len() }];
         // SAFETY: there is no foreign piece.
-        assert_eq!(unsafe { sys::send(&between, false, &mut sys::SendSpace::new(), &[group], &pieces, bytes) }, Ok(1));
+        assert_eq!(unsafe { sys::send(&between, sys::Through::Any, &mut sys::SendSpace::new(), &[group], &pieces, bytes) }, Ok(1));
         let before = ends[1].node.counters().received.datagrams;
         let start = Instant::now();
         while ends[1].node.counters().received.datagrams < before + count as u64 {
@@ -500,7 +500,7 @@ fn long_datagrams_leave_by_themselves() {
         out.fill(MaybeUninit::new(8));
     };
     // SAFETY: all is filled.
-    assert_eq!(unsafe { outbox.push_run(&mut from, to_address, 1500, 2, run) }, 2);
+    assert_eq!(unsafe { outbox.push_run(&mut from, to_address, STAMP, 1500, 2, run) }, 2);
     assert!(outbox.flush(&mut from) && outbox.is_empty());
     let (mut pool, mut came) = (Pool::new(), Vec::new());
     while came.len() < lengths.len() + 2 {
@@ -512,6 +512,60 @@ fn long_datagrams_leave_by_themselves() {
     let expected = lengths.iter().copied().zip(0..).chain([(1500, 8), (1500, 8)]);
     assert_eq!(came, expected.collect::<Vec<_>>());
     assert_eq!(outbox.counters.dropped, 0);
+}
+
+const STAMP: Stamp = Stamp { peer: 1, rail: 0, sent_us: 7 };
+
+/// Runs leave from the memory they are made in: it is not used again before it is said that they have passed, and each arrives as it was made. What
+/// finds no memory is copied, and what leaves through the same socket in between is not cut.
+#[test]
+fn runs_leave_from_where_they_are_made() {
+    if !sys::splices_datagrams().unwrap_or(false) {
+        return skipped("udp::runs_leave_from_where_they_are_made", "this kernel does not splice datagrams");
+    }
+    const EACH: usize = 1000;
+    let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let [to, mut from] = [(); 2].map(|()| Sockets::open(at, 8 << 20).unwrap());
+    let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new(DATAGRAM_BYTES_MAX));
+    let (mut pool, mut number, mut next) = (Pool::new(), 0u32, 0u32);
+    for round in 0..100 {
+        // Datagrams lie in the receiver's socket until the round ends, in which none has passed.
+        let first = outbox.counters.spliced;
+        for run in 0..4 {
+            let write = |out: &mut [MaybeUninit<u8>]| {
+                for datagram in out.chunks_exact_mut(EACH) {
+                    datagram.fill(MaybeUninit::new(number as u8));
+                    number += 1;
+                }
+            };
+            let stamp = Stamp { sent_us: round, ..STAMP };
+            // SAFETY: all is filled.
+            assert_eq!(unsafe { outbox.push_run(&mut from, to_address, stamp, EACH, 40, write) }, 40);
+            if run == 1 {
+                assert!(outbox.push_copied(&mut from, to_address, 1400, |own| own.extend([number as u8; 1400])));
+                number += 1;
+            }
+            assert!(outbox.flush(&mut from));
+        }
+        let spliced = outbox.counters.spliced > first;
+        assert!(!spliced || outbox.slots.lends());
+        while next < number {
+            for index in 0..pool.receive(to.own(), BATCH_MAX).unwrap() {
+                let (arrival, bytes) = pool.arrival(index).unwrap();
+                for datagram in bytes.chunks(arrival.segment_bytes) {
+                    let alone = next % 161 == 80;
+                    assert!(datagram.iter().all(|&byte| byte == next as u8), "round {round}, datagram {next}");
+                    assert_eq!(datagram.len(), if alone { 1400 } else { EACH });
+                    next += 1;
+                }
+            }
+        }
+        outbox.slots.reclaim(|stamp| stamp.sent_us < round);
+        assert!(!spliced || outbox.slots.lends(), "those of this round have not passed");
+        outbox.slots.reclaim(|_| true);
+        assert!(!outbox.slots.lends());
+    }
+    assert!(outbox.counters.spliced > 0 && outbox.counters.dropped == 0, "{:?}", outbox.counters);
 }
 
 /// Datagrams that wait to leave when their send ends leave as they were: here to a peer that is given up.

@@ -421,6 +421,18 @@ impl Endpoint {
         self.others.timeout_ns(0).max(2 * self.config.rtt_initial_ns)
     }
 
+    /// Whether no datagram that left for `peer` on `rail` at `sent_us` ([`wire::Header::sent_us`]) is expected to arrive any more: a later one has, which
+    /// on most networks comes after it, or nothing is under way there.
+    pub fn has_passed(&self, peer: PeerId, rail: u8, sent_us: u32) -> bool {
+        let Ok(p) = self.find(peer) else { return true };
+        let peer = &self.peers[p];
+        let rail = peer.active.as_deref().and_then(|active| active.rails.get(rail as usize)).zip(peer.rails.get(rail as usize));
+        rail.is_none_or(|(rail, memory)| {
+            let since_us = ((rail.arrived_sent_ns / 1000) as u32).wrapping_sub(sent_us).cast_signed();
+            since_us > 0 || memory.dead || rail.in_flight_bytes == 0 && rail.strikes == 0
+        })
+    }
+
     /// When [`Endpoint::tick`] is due.
     pub fn deadline_ns(&self) -> Option<u64> {
         let peers_ns = self.timers.first().map(|&(at_ns, _)| at_ns);

@@ -529,6 +529,11 @@ pub fn bytes_before_payload(datagram: &[u8]) -> usize {
     HEADER_BYTES + u16::from_le_bytes([datagram[2], datagram[3]]) as usize
 }
 
+/// The [`Header::sent_us`] of a datagram of at least [`HEADER_BYTES`].
+pub fn sent_us(datagram: &[u8]) -> u32 {
+    u32::from_le_bytes([datagram[20], datagram[21], datagram[22], datagram[23]])
+}
+
 /// Makes the header and frames of one segment of a transfer, of which the data frame is the last, those of the next segment in the next datagram.
 pub fn advance(out: &mut [u8]) {
     advance_segment(out, out.len() - DATA_BYTES + 1);
