@@ -1,6 +1,7 @@
 //! What waits to leave through one socket: datagrams of equal length to one address go to the kernel in one piece, which cuts
 //! them again (GSO), and several such groups in one call.
 
+use proto::reliability::wire::RUN_BYTES_MAX;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,8 +14,8 @@ use crate::reliable::{SendCounters, Stamp};
 
 /// Datagrams of one group, at most: the kernel's UDP_MAX_SEGMENTS of old.
 const SEGMENTS_MAX: usize = 64;
-/// Bytes of one group, at most: an IP packet without its headers.
-const GROUP_BYTES_MAX: usize = 65_535 - 48;
+/// Bytes of one group, at most.
+const GROUP_BYTES_MAX: usize = RUN_BYTES_MAX as usize;
 /// Pieces of one group, at most: the kernel's UIO_MAXIOV.
 const PIECES_MAX: usize = 1024;
 /// Payloads up to so many bytes are copied behind their headers: the kernel takes one long piece in less time than many short ones,

@@ -9,10 +9,7 @@ use super::slab::Slab;
 use super::transfer::Transfer;
 use super::window::{Grants, Window};
 use super::wire::{self, BULK_BYTES_MAX, Class};
-use super::{
-    Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SILENT_NS, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX,
-    VFRAGS_MAX,
-};
+use super::{Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SILENT_NS, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// A peer is silent when it has not answered for so many times as long as others take at most.
@@ -111,7 +108,7 @@ impl Endpoint {
         assert!((1..=RAILS_MAX).contains(&config.rails.len()), "1 to {RAILS_MAX} rails");
         let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0);
         assert!(mtu_bytes >= MTU_BYTES_MIN, "datagrams of {mtu_bytes} bytes are too short");
-        assert!(config.eager_bytes_max <= VFRAG_BYTES && config.grant_bytes_max >= VFRAG_BYTES_MAX as u64);
+        assert!(config.eager_bytes_max <= VFRAG_BYTES && config.grant_bytes_max >= VFRAG_BYTES as u64);
         assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
         assert!(config.rails.iter().all(|rail| rail.endpoints > 0 && rail.queue_packets_max > 0));
         assert!(config.window_initial_bytes >= 4 * mtu_bytes as u64);
@@ -296,8 +293,8 @@ impl Endpoint {
             return Err(Refused::Full);
         }
         // Enough for the time until the first of it has come and more can be granted: what nobody may send for long does not count, so it should not be much.
-        let vfrags = (self.config.grant_bytes_max / 8 / VFRAG_BYTES_MAX as u64).clamp(1, VFRAGS_MAX as u64);
-        let granted_bytes = capacity_bytes.min(vfrags * VFRAG_BYTES_MAX as u64);
+        let vfrags = (self.config.grant_bytes_max / 8 / VFRAG_BYTES as u64).clamp(1, VFRAGS_MAX as u64);
+        let granted_bytes = capacity_bytes.min(vfrags * VFRAG_BYTES as u64);
         let mut window = Window::new(p, receive, 0, capacity_bytes, None, now_ns);
         window.grant_ahead(granted_bytes);
         let id = self.open(window)?;
@@ -656,7 +653,7 @@ impl Endpoint {
             && high.granted_bytes <= config.grant_bytes_max
             && high.window_bytes <= config.window_bytes_max
             // A tail probe and the datagram that fills the window may go past it.
-            && high.in_flight_bytes <= config.window_bytes_max + (VFRAG_BYTES_MAX as u64)
+            && high.in_flight_bytes <= config.window_bytes_max + (VFRAG_BYTES as u64)
             && high.timers <= self.peers.len()
             && high.runnable <= self.peers.len()
     }

@@ -4,7 +4,7 @@ use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
 use super::window::{Part, Window};
 use super::wire::{self, Class, Data, Echo, Frame, Header, Lone, Message, Packet, Run};
-use super::{COPIED_BYTES_MAX, Delivery, MESSAGES_MAX, Outside, Placement, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
+use super::{COPIED_BYTES_MAX, Delivery, MESSAGES_MAX, Outside, Placement, RAILS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// After how many datagrams an acknowledgement leaves.
@@ -584,7 +584,7 @@ impl Endpoint {
         }
         loop {
             let count = self.grants.queue.len().min(GRANTED_AT_ONCE);
-            let each_bytes = (max_bytes / count.max(1) as u64).max(2 * VFRAG_BYTES_MAX as u64);
+            let each_bytes = (max_bytes / count.max(1) as u64).max(2 * VFRAG_BYTES as u64);
             let (mut progress, mut seen) = (false, 0);
             for _ in 0..self.grants.queue.len() {
                 let Some(id) = self.grants.queue.pop_front() else { break };

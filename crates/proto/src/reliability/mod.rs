@@ -50,10 +50,8 @@ use wire::Run;
 pub const PEERS_MAX: u32 = 1 << 20;
 /// Rails (pairs of addresses) between two processes, at most.
 pub const RAILS_MAX: usize = 4;
-/// The unit of acknowledgement, bytes; it spans several datagrams. Those of a transfer are as much longer as makes their segments whole.
+/// The unit of acknowledgement, bytes, at most; it spans several datagrams. Those of a transfer are what leaves in one run ([`wire::stride_bytes`]).
 pub const VFRAG_BYTES: u32 = 64 << 10;
-/// The longest of them, bytes: a segment is at most half of one.
-pub const VFRAG_BYTES_MAX: u32 = VFRAG_BYTES / 2 * 3;
 /// Segments of one VFRAG, at most.
 pub const SEGMENTS_MAX: usize = 64;
 /// Least payload of a segment, bytes, so that a VFRAG has at most [`SEGMENTS_MAX`].
@@ -96,7 +94,7 @@ pub struct Config {
     /// What one sender may leave unmatched here with its payload, bytes, and as headers, bytes ([`crate::credits`]).
     pub credit_bytes: u64,
     pub credit_header_bytes: u64,
-    /// Bytes of all incoming transfers that may be granted and not here, at most; at least [`VFRAG_BYTES_MAX`].
+    /// Bytes of all incoming transfers that may be granted and not here, at most; at least [`VFRAG_BYTES`].
     pub grant_bytes_max: u64,
     /// Messages that wait for their turn at the sender, to one peer; past it, [`Refused::Full`].
     pub waiting_max: usize,

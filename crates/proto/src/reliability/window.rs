@@ -1,6 +1,6 @@
 //! A receive that is being filled, and how much all of them may be granted.
 
-use super::VFRAG_BYTES_MAX;
+use super::VFRAG_BYTES;
 use super::wire;
 use std::collections::VecDeque;
 
@@ -78,7 +78,7 @@ impl Window {
 
     /// Bytes of a VFRAG: the longest while the sender's cut is not known.
     pub fn stride_bytes(&self) -> u64 {
-        if self.segment_bytes == 0 { VFRAG_BYTES_MAX as u64 } else { wire::stride_bytes(self.segment_bytes as u32) as u64 }
+        if self.segment_bytes == 0 { VFRAG_BYTES as u64 } else { wire::stride_bytes(self.segment_bytes as u32) as u64 }
     }
 
     /// What `bytes` of grants allow: whole VFRAGs, and all from the end on.

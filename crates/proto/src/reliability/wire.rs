@@ -367,6 +367,8 @@ pub struct Run<'a> {
     each_bytes: usize,
 }
 
+/// What one call sends at most as a run of datagrams, bytes: an IP packet without its headers.
+pub const RUN_BYTES_MAX: u32 = 65_535 - 48;
 /// Header and frame of each datagram of a [`Run`] of a transfer, and at most.
 pub const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 
@@ -485,10 +487,11 @@ struct Room {
     window: Window,
 }
 
-/// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes` (not 0): [`VFRAG_BYTES`], and what makes the last segment whole, so that all
-/// datagrams of a transfer but its last are of one length and travel as one through a kernel that joins them.
+/// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes`: as many as leave in one run ([`RUN_BYTES_MAX`]), at least two. All datagrams of a
+/// transfer but its last are of one length, and each VFRAG is sent, received and acknowledged as a whole.
 pub fn stride_bytes(segment_bytes: u32) -> u32 {
-    VFRAG_BYTES.next_multiple_of(segment_bytes)
+    let segments = RUN_BYTES_MAX / (segment_bytes + RUN_HEAD_BYTES as u32);
+    segments.clamp(2, SEGMENTS_MAX as u32) * segment_bytes
 }
 
 const NUMBER_MAX: u64 = (1 << 56) - 1;
