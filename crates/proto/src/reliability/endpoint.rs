@@ -252,6 +252,7 @@ impl Endpoint {
             return Err(Refused::Full);
         }
         active.waiting.push_back(Waiting { kind, envelope });
+        active.replies |= active.ended_ns != 0 && now_ns < active.ended_ns + self.config.ack_long_ns;
         active.busy_ns = now_ns;
         self.high.waiting = self.high.waiting.max(active.waiting.len());
         self.wake(p);

@@ -530,8 +530,13 @@ impl Endpoint {
             if active.done.len() < DONE_MAX {
                 active.done.push_back((id, window.transfer));
             }
+            active.ended_ns = now_ns;
             // With more under way the sender hears of it soon enough.
-            let wait_ns = if active.windows.is_empty() { 0 } else { self.config.ack_delay_ns };
+            let wait_ns = match active.windows.is_empty() {
+                true if active.replies => self.config.ack_long_ns,
+                true => 0,
+                false => self.config.ack_delay_ns,
+            };
             active.acknowledge_soon(now_ns + wait_ns);
         }
         outside.received(window.receive, Ok(()));

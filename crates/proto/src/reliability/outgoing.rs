@@ -603,6 +603,11 @@ impl Endpoint {
             return false;
         }
         self.counters.control_sent += 1;
+        if let Some(active) = self.peers[p].active.as_deref_mut()
+            && now_ns >= active.ended_ns + self.config.ack_long_ns
+        {
+            active.replies &= active.done.is_empty();
+        }
         if let Some(told) = told {
             self.acknowledgement_left(p, told, now_ns);
         }

@@ -121,6 +121,8 @@ impl Peer {
                 ack_ns: u64::MAX,
                 acknowledged_ns: now_ns,
                 ack_batch: config.ack_packets,
+                ended_ns: 0,
+                replies: false,
                 ack_rail: 0,
                 told_released_bytes: 0,
                 pings: 0,
@@ -359,6 +361,9 @@ pub struct Active {
     /// When the last one left, and after how many datagrams the next one does.
     pub acknowledged_ns: u64,
     pub ack_batch: u32,
+    /// When a transfer of the peer has ended last; whether the program sends something back at once, so that its acknowledgement waits for that.
+    pub ended_ns: u64,
+    pub replies: bool,
     pub ack_rail: u8,
     pub told_released_bytes: u64,
     /// Rails on which a sign of life is to be asked for, or given.
