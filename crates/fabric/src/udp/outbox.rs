@@ -24,9 +24,19 @@ pub const COPIED_BYTES_MAX: usize = 4 << 10;
 
 const LINE_BYTES: usize = 64;
 
+/// How many datagrams of `each_bytes` one group takes.
+fn most_of(each_bytes: usize) -> usize {
+    (GROUP_BYTES_MAX / each_bytes).clamp(1, SEGMENTS_MAX)
+}
+
+/// How many more of `each_bytes` that one takes.
+fn room(group: &Group, each_bytes: usize) -> usize {
+    ((GROUP_BYTES_MAX - group.bytes) / each_bytes).min(SEGMENTS_MAX - group.segments)
+}
+
 /// How many groups a run of `count` datagrams of `each_bytes` makes at the least, if it makes groups.
 pub fn groups_of(each_bytes: usize, count: usize) -> usize {
-    count.div_ceil((GROUP_BYTES_MAX / each_bytes).clamp(1, SEGMENTS_MAX))
+    count.div_ceil(most_of(each_bytes))
 }
 
 pub struct Outbox {
@@ -154,9 +164,7 @@ impl Outbox {
                 break;
             }
             let (Some(group), Some(Piece::Own { bytes, .. })) = (self.groups.last_mut(), self.pieces.last_mut()) else { unreachable!("has just been placed") };
-            let room = (GROUP_BYTES_MAX - group.bytes) / each_bytes;
-            let more =
-                if self.joins && !group.closed && each_bytes <= self.whole_bytes { room.min(SEGMENTS_MAX - group.segments).min(count - taken - 1) } else { 0 };
+            let more = if self.joins && !group.closed && each_bytes <= self.whole_bytes { room(group, each_bytes).min(count - taken - 1) } else { 0 };
             group.segments += more;
             group.bytes += more * each_bytes;
             *bytes += more * each_bytes;
@@ -185,8 +193,7 @@ impl Outbox {
             && each_bytes <= group.segment_bytes
         {
             let shorter = each_bytes < group.segment_bytes;
-            let room = ((GROUP_BYTES_MAX - group.bytes) / each_bytes).min(SEGMENTS_MAX - group.segments);
-            let more = room.min(if shorter { 1 } else { count });
+            let more = room(group, each_bytes).min(if shorter { 1 } else { count });
             if more > 0 {
                 let (start, bytes) = (group.bytes, more * each_bytes);
                 (group.segments, group.bytes, group.closed) = (group.segments + more, start + bytes, shorter);
@@ -195,7 +202,7 @@ impl Outbox {
                 return Some((slot, start, more));
             }
         }
-        let more = (GROUP_BYTES_MAX / each_bytes).clamp(1, SEGMENTS_MAX).min(count);
+        let more = most_of(each_bytes).min(count);
         let bytes = more * each_bytes;
         if bytes < LEAST_BYTES || self.groups.len() == GROUPS_MAX {
             return None;

@@ -135,7 +135,7 @@ impl Slots {
 
     /// Whether an open run of `bytes` is better spliced than copied.
     pub fn splices(&self, bytes: usize) -> bool {
-        bytes >= LEAST_BYTES && self.failures < FAILURES_MAX && self.ways[class(bytes)].splices
+        self.failures < FAILURES_MAX && self.ways[class(bytes)].splices
     }
 
     /// Making a part of an open run has taken so long.
@@ -145,9 +145,7 @@ impl Slots {
 
     /// How long the call took that sent a run of `bytes`.
     pub fn took(&mut self, at: usize, spliced: bool, ns: u64, bytes: usize) {
-        if bytes >= LEAST_BYTES {
-            self.ways[class(bytes)].took(spliced, self.slots[at].made_ns + ns, bytes);
-        }
+        self.ways[class(bytes)].took(spliced, self.slots[at].made_ns + ns, bytes);
     }
 
     /// Sends the first `bytes` of an open run through a connected socket, which cuts them.
