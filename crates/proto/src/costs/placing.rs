@@ -5,8 +5,8 @@
 
 /// What a time counts for, beside those before it: one part in so many.
 const PART: u64 = 8;
-/// Whatever disturbs a copy counts as so many times of what it took before at most.
-const DISTURBED: u64 = 4;
+/// Whatever disturbs a copy counts as so many times of what it took before at most; and what was taken for the mean, as so many times of what one takes now.
+const DISTURBED: u64 = 2;
 /// Copies with each before there is a choice; and the next trial of the other one comes after so many.
 const FIRST: u32 = 8;
 const PERIOD: u32 = 64;
@@ -34,7 +34,8 @@ impl Placing {
     pub fn took(&mut self, streaming: bool, bytes: u64, ns: u64) {
         let ps = (1000 * ns.min(1 << 40)).saturating_mul(1024) / bytes.max(1);
         let mean = if streaming { &mut self.streaming } else { &mut self.ordinary };
-        *mean = if *mean == 0 { ps.max(1) } else { (*mean * (PART - 1) + ps.min(DISTURBED * *mean)).div_ceil(PART) };
+        let ps = ps.max(1);
+        *mean = if *mean == 0 { ps } else { ((*mean).min(DISTURBED * ps) * (PART - 1) + ps.min(DISTURBED * *mean)).div_ceil(PART) };
     }
 }
 

@@ -218,7 +218,9 @@ impl Endpoint {
             if newest {
                 active.rails[header.rail as usize].echo = Some((header.sent_us, (now_ns / 1000) as u32, self.late));
             }
-            let wait_ns = if urgent || active.ack_packets >= batch { 0 } else { config.ack_delay_ns };
+            // What has ended just now may wait for the program's answer.
+            let waits = active.replies && active.ended_ns == now_ns && active.windows.is_empty();
+            let wait_ns = if urgent || (active.ack_packets >= batch && !waits) { 0 } else { config.ack_delay_ns };
             active.acknowledge_soon(now_ns + wait_ns);
         }
         self.wake(p);
@@ -531,13 +533,13 @@ impl Endpoint {
                 active.done.push_back((id, window.transfer));
             }
             active.ended_ns = now_ns;
-            // With more under way the sender hears of it soon enough.
-            let wait_ns = match active.windows.is_empty() {
-                true if active.replies => self.config.ack_long_ns,
-                true => 0,
-                false => self.config.ack_delay_ns,
-            };
-            active.acknowledge_soon(now_ns + wait_ns);
+            match (active.windows.is_empty(), active.replies) {
+                // Whatever else was to be told waits with it.
+                (true, true) => active.ack_ns = now_ns + self.config.ack_long_ns,
+                (true, false) => active.acknowledge_soon(now_ns),
+                // With more under way the sender hears of it soon enough.
+                (false, _) => active.acknowledge_soon(now_ns + self.config.ack_delay_ns),
+            }
         }
         outside.received(window.receive, Ok(()));
         true

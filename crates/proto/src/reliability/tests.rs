@@ -749,6 +749,45 @@ fn an_acknowledgement_that_does_not_fit_cuts_no_run() {
     assert!(pair.sides[0].runs.first().is_some_and(|&first| first > 1), "{:?}", pair.sides[0].runs);
 }
 
+/// The end of a transfer is acknowledged at once; where the last one was answered, it waits as long for the next answer, and goes along with it.
+#[test]
+fn the_end_of_a_transfer_waits_for_an_answer() {
+    let wait_ns = config().ack_long_ns;
+    let mut pair = Pair::new(config());
+    let transfer = |pair: &mut Pair, send: u64| {
+        pair.ends[0].send(pair.now_ns, 1, b"a", send, 200_000, false).unwrap();
+        while pair.sides[1].requests.is_empty() {
+            pair.run(1000);
+        }
+        let (transfer, bytes) = pair.sides[1].requests.remove(0);
+        pair.sides[1].memory.insert(7, vec![0; bytes as usize]);
+        pair.ends[1].receive(pair.now_ns, 0, transfer, bytes, 7).unwrap();
+        while !pair.sides[1].ended.contains(&(7, true)) {
+            pair.run(1000);
+        }
+        pair.sides[1].ended.clear();
+        let before = pair.ends[1].counters.control_sent;
+        pair.run(wait_ns / 4);
+        (pair.sides[0].ended.contains(&(send, true)), before)
+    };
+    assert!(transfer(&mut pair, 1).0, "told at once");
+    assert!(transfer(&mut pair, 2).0, "and so it stays where nothing is sent back");
+    pair.ends[1].send(pair.now_ns, 0, b"b", 3, 100, false).unwrap();
+    pair.run(2 * wait_ns);
+    let (told, before) = transfer(&mut pair, 4);
+    assert!(!told, "one was answered at once");
+    pair.ends[1].send(pair.now_ns, 0, b"b", 5, 100, false).unwrap();
+    pair.run(wait_ns / 4);
+    assert!(pair.sides[0].ended.contains(&(4, true)));
+    assert_eq!(pair.ends[1].counters.control_sent, before, "along with the answer");
+    pair.run(2 * wait_ns);
+    let (told, _) = transfer(&mut pair, 6);
+    assert!(!told);
+    pair.run(wait_ns);
+    assert!(pair.sides[0].ended.contains(&(6, true)), "no longer than that");
+    assert!(transfer(&mut pair, 8).0, "this one was not answered");
+}
+
 #[test]
 fn withdrawn_offers_leave_nothing() {
     let mut pair = Pair::new(config());

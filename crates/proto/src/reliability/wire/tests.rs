@@ -117,6 +117,19 @@ fn is_run_of(mut bytes: Vec<u8>, each_bytes: usize, head_bytes: usize, segments:
     Ok(())
 }
 
+/// A VFRAG of a transfer is as many whole segments as leave in one run.
+#[test]
+fn vfrags_of_transfers_fill_runs() {
+    for segment_bytes in crate::reliability::SEGMENT_BYTES_MIN..=VFRAG_BYTES / 2 {
+        let segments = stride_bytes(segment_bytes) / segment_bytes;
+        let run_bytes = |segments: u32| segments * (segment_bytes + RUN_HEAD_BYTES as u32);
+        assert_eq!(stride_bytes(segment_bytes), segments * segment_bytes);
+        assert!((2..=SEGMENTS_MAX as u32).contains(&segments) && stride_bytes(segment_bytes) <= VFRAG_BYTES, "{segment_bytes}");
+        assert!(segments == 2 || run_bytes(segments) <= RUN_BYTES_MAX, "{segment_bytes}");
+        assert!(run_bytes(segments + 1) > RUN_BYTES_MAX, "{segment_bytes}");
+    }
+}
+
 proptest! {
     /// What is written is read back, and no prefix of it is taken for a whole.
     #[test]
