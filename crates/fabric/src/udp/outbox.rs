@@ -1,10 +1,12 @@
 //! What waits to leave through one socket: datagrams of equal length to one address go to the kernel in one piece, which cuts
 //! them again (GSO), and several such groups in one call.
 
-use proto::reliability::wire::RUN_BYTES_MAX;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Instant;
+
+use proto::reliability::SEGMENTS_MAX;
+use proto::reliability::wire::{RUN_BYTES_MAX, run_datagrams};
 
 use super::groups::{Group, Piece};
 use super::lines::Sockets;
@@ -12,8 +14,6 @@ use super::splice::{LEAST_BYTES, Slots};
 use super::sys::{self, GROUPS_MAX, SendSpace, Through};
 use crate::reliable::{SendCounters, Stamp};
 
-/// Datagrams of one group, at most: the kernel's UDP_MAX_SEGMENTS of old.
-const SEGMENTS_MAX: usize = 64;
 /// Bytes of one group, at most.
 const GROUP_BYTES_MAX: usize = RUN_BYTES_MAX as usize;
 /// Pieces of one group, at most: the kernel's UIO_MAXIOV.
@@ -24,11 +24,6 @@ pub const COPIED_BYTES_MAX: usize = 4 << 10;
 
 const LINE_BYTES: usize = 64;
 
-/// How many datagrams of `each_bytes` one group takes.
-fn most_of(each_bytes: usize) -> usize {
-    (GROUP_BYTES_MAX / each_bytes).clamp(1, SEGMENTS_MAX)
-}
-
 /// How many more of `each_bytes` that one takes.
 fn room(group: &Group, each_bytes: usize) -> usize {
     ((GROUP_BYTES_MAX - group.bytes) / each_bytes).min(SEGMENTS_MAX - group.segments)
@@ -36,7 +31,7 @@ fn room(group: &Group, each_bytes: usize) -> usize {
 
 /// How many groups a run of `count` datagrams of `each_bytes` makes at the least, if it makes groups.
 pub fn groups_of(each_bytes: usize, count: usize) -> usize {
-    count.div_ceil(most_of(each_bytes))
+    count.div_ceil(run_datagrams(each_bytes))
 }
 
 pub struct Outbox {
@@ -202,7 +197,7 @@ impl Outbox {
                 return Some((slot, start, more));
             }
         }
-        let more = most_of(each_bytes).min(count);
+        let more = run_datagrams(each_bytes).min(count);
         let bytes = more * each_bytes;
         if bytes < LEAST_BYTES || self.groups.len() == GROUPS_MAX {
             return None;

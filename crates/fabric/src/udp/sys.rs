@@ -293,6 +293,7 @@ pub unsafe fn send(socket: &UdpSocket, through: Through, space: &mut SendSpace, 
     }));
     let groups = &groups[..groups.len().min(GROUPS_MAX)];
     let mut at = 0;
+    let cut_bytes = if let Through::Line { segment_bytes } = through { segment_bytes } else { 0 };
     for (index, group) in groups.iter().enumerate() {
         let header = &mut space.headers[index].msg_hdr;
         (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
@@ -304,7 +305,6 @@ pub unsafe fn send(socket: &UdpSocket, through: Through, space: &mut SendSpace, 
         header.msg_iovlen = group.pieces;
         at += group.pieces;
         (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
-        let cut_bytes = if let Through::Line { segment_bytes } = through { segment_bytes } else { 0 };
         if group.segments > 1 || cut_bytes > 0 && group.bytes > cut_bytes {
             header.msg_control = space.controls[index].0.as_mut_ptr().cast();
             header.msg_controllen = libc::CMSG_SPACE(2) as usize;

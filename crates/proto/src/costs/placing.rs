@@ -32,9 +32,8 @@ impl Placing {
 
     /// A copy of `bytes` took `ns`.
     pub fn took(&mut self, streaming: bool, bytes: u64, ns: u64) {
-        let ps = (1000 * ns.min(1 << 40)).saturating_mul(1024) / bytes.max(1);
+        let ps = ((1000 * ns.min(1 << 40)).saturating_mul(1024) / bytes.max(1)).max(1);
         let mean = if streaming { &mut self.streaming } else { &mut self.ordinary };
-        let ps = ps.max(1);
         *mean = if *mean == 0 { ps } else { ((*mean).min(DISTURBED * ps) * (PART - 1) + ps.min(DISTURBED * *mean)).div_ceil(PART) };
     }
 }

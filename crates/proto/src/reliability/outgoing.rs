@@ -603,15 +603,13 @@ impl Endpoint {
             return false;
         }
         self.counters.control_sent += 1;
-        if let Some(active) = self.peers[p].active.as_deref_mut()
-            && now_ns >= active.ended_ns + self.config.ack_long_ns
-        {
-            active.replies &= active.done.is_empty();
-        }
         if let Some(told) = told {
             self.acknowledgement_left(p, told, now_ns);
         }
         let Some(active) = self.peers[p].active.as_deref_mut() else { return true };
+        if told.is_some_and(|(_, ends)| ends > 0) && now_ns >= active.ended_ns + self.config.ack_long_ns {
+            active.replies = false;
+        }
         active.pongs &= !((pong as u8) << r);
         active.pings &= !((ping as u8) << r);
         if ping {

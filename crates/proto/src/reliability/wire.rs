@@ -490,8 +490,13 @@ struct Room {
 /// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes`: as many as leave in one run ([`RUN_BYTES_MAX`]), at least two. All datagrams of a
 /// transfer but its last are of one length, and each VFRAG is sent, received and acknowledged as a whole.
 pub fn stride_bytes(segment_bytes: u32) -> u32 {
-    let segments = RUN_BYTES_MAX / (segment_bytes + RUN_HEAD_BYTES as u32);
-    segments.clamp(2, SEGMENTS_MAX as u32) * segment_bytes
+    let segments = run_datagrams(segment_bytes as usize + RUN_HEAD_BYTES).max(2);
+    segments as u32 * segment_bytes
+}
+
+/// How many datagrams of `each_bytes` leave in one run, at most; [`SEGMENTS_MAX`] is the kernel's UDP_MAX_SEGMENTS of old, too.
+pub fn run_datagrams(each_bytes: usize) -> usize {
+    (RUN_BYTES_MAX as usize / each_bytes).clamp(1, SEGMENTS_MAX)
 }
 
 const NUMBER_MAX: u64 = (1 << 56) - 1;
