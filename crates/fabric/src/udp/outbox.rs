@@ -194,6 +194,7 @@ impl Outbox {
                 (group.segments, group.bytes, group.closed) = (group.segments + more, start + bytes, shorter);
                 let Some(Piece::Foreign { bytes: whole, .. }) = self.pieces.last_mut() else { unreachable!("its only piece") };
                 *whole += bytes;
+                self.slots.join(slot, stamp);
                 return Some((slot, start, more));
             }
         }

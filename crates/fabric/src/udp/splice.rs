@@ -120,6 +120,12 @@ impl Slots {
         Some(at)
     }
 
+    /// What joins an open run is made later: the whole has passed when that has.
+    pub fn join(&mut self, at: usize, stamp: Stamp) {
+        debug_assert!(matches!(self.slots[at].used, Use::Open(_)), "no run is made there");
+        self.slots[at].used = Use::Open(stamp);
+    }
+
     /// The memory of an open run, which begins there.
     pub fn room(&mut self, at: usize) -> &mut [MaybeUninit<u8>] {
         debug_assert!(matches!(self.slots[at].used, Use::Open(_)), "no run is made there");

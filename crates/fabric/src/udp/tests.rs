@@ -532,15 +532,18 @@ fn runs_leave_from_where_they_are_made() {
         // Datagrams lie in the receiver's socket until the round ends, in which none has passed.
         let first = outbox.counters.spliced;
         for run in 0..4 {
-            let write = |out: &mut [MaybeUninit<u8>]| {
+            let mut write = |out: &mut [MaybeUninit<u8>]| {
                 for datagram in out.chunks_exact_mut(EACH) {
                     datagram.fill(MaybeUninit::new(number as u8));
                     number += 1;
                 }
             };
-            let stamp = Stamp { sent_us: round, ..STAMP };
-            // SAFETY: all is filled.
-            assert_eq!(unsafe { outbox.push_run(&mut from, to_address, stamp, EACH, 40, write) }, 40);
+            // The second half is made later, behind the first one.
+            for sent_us in [2 * round, 2 * round + 1] {
+                let stamp = Stamp { sent_us, ..STAMP };
+                // SAFETY: all is filled.
+                assert_eq!(unsafe { outbox.push_run(&mut from, to_address, stamp, EACH, 20, &mut write) }, 20);
+            }
             if run == 1 {
                 assert!(outbox.push_copied(&mut from, to_address, 1400, |own| own.extend([number as u8; 1400])));
                 number += 1;
@@ -560,7 +563,7 @@ fn runs_leave_from_where_they_are_made() {
                 }
             }
         }
-        outbox.slots.reclaim(|stamp| stamp.sent_us < round);
+        outbox.slots.reclaim(|stamp| stamp.sent_us <= 2 * round);
         assert!(!spliced || outbox.slots.lends(), "those of this round have not passed");
         outbox.slots.reclaim(|_| true);
         assert!(!outbox.slots.lends());
