@@ -26,6 +26,8 @@ pub mod udp;
 #[cfg(not(loom))]
 pub mod verbs;
 
+mod stores;
+
 #[cfg(not(loom))]
 pub use network::Network;
 

@@ -257,7 +257,7 @@ impl Outside for Edge<'_> {
         Some(Taken { datagrams: count, queued })
     }
 
-    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, _: bool) -> Option<Taken> {
         let queued = self.around.zero_copy;
         for (index, slice) in segments(payload, segment_bytes, count) {
             if self.transmit(route, header, &[slice]) == Sent::Busy {

@@ -14,7 +14,10 @@ use std::str::FromStr;
 use proto::reliability::{RAILS_MAX, RailConfig, Sent, Taken};
 
 use super::card::NoCard;
-use super::device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SendCounters, SendQueue, Stamp, Trigger};
+use super::device::{
+    Arrival, Arrivals, Batch, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SendCounters, SendQueue, Stamp, Trigger,
+};
+use crate::stores::Stores;
 
 /// Added to the distance of pairs of the second device's addresses.
 const FARTHER: u8 = 128;
@@ -236,18 +239,10 @@ impl<A: DatagramDevice, B: DatagramDevice> DatagramDevice for Beside<A, B> {
         }
     }
 
-    unsafe fn post_run(
-        &mut self,
-        to: &Self::Path,
-        queue: SendQueue,
-        stamp: Stamp,
-        each_bytes: usize,
-        count: usize,
-        write: impl FnMut(&mut [MaybeUninit<u8>]),
-    ) -> Taken {
+    unsafe fn post_run(&mut self, to: &Self::Path, queue: SendQueue, batch: Batch, write: impl FnMut(&mut [MaybeUninit<u8>], Stores)) -> Taken {
         match to {
-            EitherPath::First(path) => self.first.post_run(path, queue, stamp, each_bytes, count, write),
-            EitherPath::Second(path, _) => self.second().post_run(path, queue, stamp, each_bytes, count, write),
+            EitherPath::First(path) => self.first.post_run(path, queue, batch, write),
+            EitherPath::Second(path, _) => self.second().post_run(path, queue, batch, write),
         }
     }
 

@@ -9,6 +9,8 @@ use std::str::FromStr;
 use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
 use proto::reliability::{PeerId, RailConfig, Sent, Taken, VFRAG_BYTES};
 
+use crate::stores::Stores;
+
 /// Longest datagram worth sending: half a VFRAG with all headers. More would cut VFRAGs into one long and one tiny segment.
 pub const DATAGRAM_BYTES_MAX: u32 = VFRAG_BYTES / 2 + (HEADER_BYTES + MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX) as u32;
 /// Descriptors that a device may be slept on, at most.
@@ -67,6 +69,16 @@ pub struct Stamp {
     pub peer: PeerId,
     pub rail: u8,
     pub sent_us: u32,
+}
+
+/// Datagrams of one length that are made and posted together.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    pub stamp: Stamp,
+    pub each_bytes: usize,
+    pub count: usize,
+    /// By which stores they are best made, where their memory is read where it lies.
+    pub stores: Stores,
 }
 
 /// How the descriptors of a device wake a sleeper.
@@ -198,20 +210,12 @@ pub trait DatagramDevice: fmt::Debug {
     unsafe fn post<'a>(&mut self, to: &Self::Path, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent;
     /// Posts a datagram of `bytes` that `write` appends to memory of the device.
     fn post_copied(&mut self, to: &Self::Path, queue: SendQueue, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent;
-    /// Posts `count` datagrams of `each_bytes`, which `write` makes one after the other in memory of the device for one or several of them. How many were
-    /// taken. To be called where [`DatagramDevice::cuts_runs`].
+    /// Posts a batch of datagrams, which `write` makes one after the other in memory of the device for one or several of them, by the stores
+    /// that suit it. How many were taken. To be called where [`DatagramDevice::cuts_runs`].
     ///
     /// # Safety
     /// `write` must initialize all that it is given.
-    unsafe fn post_run(
-        &mut self,
-        to: &Self::Path,
-        queue: SendQueue,
-        stamp: Stamp,
-        each_bytes: usize,
-        count: usize,
-        write: impl FnMut(&mut [MaybeUninit<u8>]),
-    ) -> Taken;
+    unsafe fn post_run(&mut self, to: &Self::Path, queue: SendQueue, batch: Batch, write: impl FnMut(&mut [MaybeUninit<u8>], Stores)) -> Taken;
     /// Whether datagrams of runs may lie, on their way, in the memory they were made in, so that [`DatagramDevice::reclaim`] is to be called.
     fn lends(&self) -> bool {
         false

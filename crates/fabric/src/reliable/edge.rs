@@ -9,11 +9,12 @@ use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
 use proto::reliability::{Begun, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
 
 use super::card::Card;
-use super::device::{DatagramDevice, Path, SendQueue, Stamp};
+use super::device::{Batch, DatagramDevice, Path, SendQueue, Stamp};
 use super::foreign::ForeignPeers;
 use super::protection::{Guard, fill};
 use super::search::{Probe, Search};
 use super::{NetworkCounters, Program, Sink};
+use crate::stores::Stores;
 
 /// The paths to one peer, one for each rail.
 #[derive(Debug)]
@@ -295,7 +296,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         sent
     }
 
-    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, streams: bool) -> Option<Taken> {
         let edge = &mut *self.edge;
         let encrypts = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard).encrypts();
         let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
@@ -320,18 +321,19 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         let pads = segment_bytes <= D::COPIED_BYTES_MAX && (count > 1 || self.device.continues(&path, queue, whole_bytes));
         let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
         let (guard, device) = (edge.seals(route.peer), &mut self.device);
+        let stores = if streams { Stores::Streaming } else { Stores::Ordinary };
         let mut send = |count: usize, each_bytes: usize| {
-            let write = |out: &mut [MaybeUninit<u8>]| {
+            let write = |out: &mut [MaybeUninit<u8>], stores: Stores| {
                 let part;
                 (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
-                guard.seal_each(each_bytes, segment_bytes, part, out, |datagram| {
+                guard.seal_each(each_bytes, segment_bytes, part, out, stores, |datagram| {
                     fill(&mut datagram[..RUN_HEAD_BYTES], &head);
                     wire::advance(&mut head);
                     RUN_HEAD_BYTES
                 });
             };
             // SAFETY: `seal_each` fills what it is given.
-            unsafe { device.post_run(&path, queue, stamp, each_bytes, count, write) }
+            unsafe { device.post_run(&path, queue, Batch { stamp, each_bytes, count, stores }, write) }
         };
         let mut taken = send(whole, whole_bytes);
         if taken.datagrams as usize == whole && whole < count {
@@ -370,10 +372,10 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         // shorter datagram would end the group that the device cuts.
         let each_bytes = first.len() + segment_bytes;
         let mut first = Some(&*first);
-        let mut write = |out: &mut [MaybeUninit<u8>]| {
+        let mut write = |out: &mut [MaybeUninit<u8>], stores: Stores| {
             let part;
             (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
-            guard.seal_each(each_bytes, segment_bytes, part, out, |datagram| {
+            guard.seal_each(each_bytes, segment_bytes, part, out, stores, |datagram| {
                 let Some(first) = first.take() else {
                     fill(&mut datagram[..next.len()], next);
                     wire::advance_message(next);
@@ -390,7 +392,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         while taken.datagrams < count {
             let part = share.min(count - taken.datagrams);
             // SAFETY: `seal_each` fills what it is given.
-            let posted = unsafe { device.post_run(&path, queue, stamp, each_bytes, part as usize, &mut write) };
+            let posted = unsafe { device.post_run(&path, queue, Batch { stamp, each_bytes, count: part as usize, stores: Stores::Ordinary }, &mut write) };
             taken = Taken { datagrams: taken.datagrams + posted.datagrams, queued: posted.queued };
             if posted.datagrams < part || taken.datagrams < count && !device.flush() {
                 break;

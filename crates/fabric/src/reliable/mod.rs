@@ -20,7 +20,7 @@ pub(crate) mod tests;
 pub use beside::Beside;
 pub use card::{Card, NoCard};
 pub use device::{
-    Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger,
+    Arrival, Arrivals, Batch, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger,
 };
 pub use events::{Doorbell, Watch};
 pub use protection::{Guard, JobKey, Protection, SEALED_MORE_BYTES};

@@ -20,7 +20,8 @@ use crc32fast::Hasher;
 use proto::reliability::seal::{self, Seal};
 use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
 
-use super::lanes::{Ahead, LANES, Laid, Lanes, Parts, RATE_BYTES};
+use super::lanes::{Ahead, Copied, LANES, Laid, Lanes, Parts, RATE_BYTES};
+use crate::stores::{self, Stores};
 
 /// The key of a job: made by its launcher, passed by the process-management channel only.
 #[derive(Clone)]
@@ -156,7 +157,8 @@ impl Guard {
     }
 
     /// Makes datagrams of `each_bytes`, which fill `out`: each has a head, which `head` writes without its tag and says the length of, then `segment_bytes`
-    /// of `payload` or what is left of it, then zeroes up to its end. Payloads are read once. What follows `payload` in memory is brought meanwhile.
+    /// of `payload` or what is left of it, then zeroes up to its end. Payloads are read once, and where
+    /// several are authenticated at once put there by `stores`, all of which can be seen then. What follows `payload` in memory is brought meanwhile.
     ///
     /// # Panics
     /// When `out` takes less than `payload`, or a head and a segment are longer than `each_bytes`.
@@ -166,6 +168,7 @@ impl Guard {
         segment_bytes: usize,
         mut payload: &[u8],
         out: &mut [MaybeUninit<u8>],
+        stores: Stores,
         mut head: impl FnMut(&mut [MaybeUninit<u8>]) -> usize,
     ) {
         for several in out.chunks_mut(LANES * each_bytes) {
@@ -207,11 +210,12 @@ impl Guard {
             let tails = to.map(|to| to.wrapping_add(cut.body_bytes).cast_const());
             let laid = cut.laid(messages.map(<*mut u8>::cast_const), from, to, tails);
             // SAFETY: each message lies in `out`, its head, its tail and, where it is not copied, its body written; bodies lie in `payload`.
-            let tags = unsafe { lanes.tags_of::<true>(&laid, Ahead::Read(payload.as_ptr())) };
+            let tags = unsafe { lanes.tags_of(&laid, Copied::By(stores), Ahead::Read(payload.as_ptr())) };
             for (datagram, tag) in several.chunks_mut(each_bytes).zip(tags) {
                 fill(&mut datagram[FIXED_BYTES..HEADER_BYTES], &tag);
             }
         }
+        stores::fence(stores);
         assert!(payload.is_empty());
     }
 
@@ -400,7 +404,7 @@ impl Place {
         let tails = heads.map(|head| head.wrapping_add(cut.head_bytes + cut.body_bytes));
         let next = to[0].wrapping_add(count * segment_bytes);
         // SAFETY: datagrams are readable, and so is what has been written.
-        (unsafe { lanes.tags_of::<false>(&cut.laid(heads, bodies, to, tails), Ahead::Write(next)) }, same)
+        (unsafe { lanes.tags_of(&cut.laid(heads, bodies, to, tails), Copied::Not, Ahead::Write(next)) }, same)
     }
 }
 
@@ -494,9 +498,9 @@ mod tests {
         }
     }
 
-    fn run(guard: &Guard, head: &mut [u8; 64], payload: &[u8], segment_bytes: usize, out_bytes: usize) -> Vec<u8> {
+    fn run(guard: &Guard, head: &mut [u8; 64], payload: &[u8], segment_bytes: usize, out_bytes: usize, stores: Stores) -> Vec<u8> {
         let mut out = Vec::with_capacity(out_bytes);
-        guard.seal_each(64 + segment_bytes, segment_bytes, payload, &mut out.spare_capacity_mut()[..out_bytes], |datagram| {
+        guard.seal_each(64 + segment_bytes, segment_bytes, payload, &mut out.spare_capacity_mut()[..out_bytes], stores, |datagram| {
             fill(&mut datagram[..64], head);
             wire::advance(head);
             64
@@ -518,9 +522,9 @@ mod tests {
             let head: [u8; 64] = whole[..64].try_into().unwrap();
             let count = payload.len().div_ceil(segment_bytes);
             let (mut first, mut second) = (head, head);
-            let sealed = run(&guard, &mut first, payload, segment_bytes, count * (64 + segment_bytes));
+            let sealed = run(&guard, &mut first, payload, segment_bytes, count * (64 + segment_bytes), Stores::Streaming);
             let slow = Guard { lanes: None, ..guard.clone() };
-            prop_assert_eq!(&sealed, &run(&slow, &mut second, payload, segment_bytes, count * (64 + segment_bytes)));
+            prop_assert_eq!(&sealed, &run(&slow, &mut second, payload, segment_bytes, count * (64 + segment_bytes), Stores::Ordinary));
             prop_assert_eq!(first, second);
             let mut next = head;
             for (one, part) in sealed.chunks(64 + segment_bytes).zip(payload.chunks(segment_bytes)) {
@@ -553,7 +557,7 @@ mod tests {
             let payload = &payload[..payload.len().min(count * segment_bytes)];
             let mut out = Vec::with_capacity(count * each_bytes);
             let mut next = 0;
-            guard.seal_each(each_bytes, segment_bytes, payload, &mut out.spare_capacity_mut()[..count * each_bytes], |datagram| {
+            guard.seal_each(each_bytes, segment_bytes, payload, &mut out.spare_capacity_mut()[..count * each_bytes], Stores::Streaming, |datagram| {
                 let head = &heads[..if next == 0 { heads.len() } else { 62 }];
                 fill(&mut datagram[..head.len()], head);
                 next += 1;
@@ -585,7 +589,7 @@ mod tests {
             let whole = datagram(&guard, true, &payload);
             let (each_bytes, head_bytes) = (whole.len(), whole.len() - payload.len());
             let mut head: [u8; 64] = whole[..head_bytes].try_into().unwrap();
-            let sealed = run(&guard, &mut head, &payload.repeat(LANES), payload.len(), LANES * each_bytes);
+            let sealed = run(&guard, &mut head, &payload.repeat(LANES), payload.len(), LANES * each_bytes, Stores::Ordinary);
             prop_assert!(sealed.chunks(each_bytes).all(|one| opens(&guard, one)));
             let open = |bytes: &[u8], of: usize| {
                 let mut bytes = bytes.to_vec();

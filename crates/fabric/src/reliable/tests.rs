@@ -510,7 +510,7 @@ impl DatagramDevice for Model {
         assert_eq!(own.len(), bytes);
         self.queue(queue, to.0, own, Vec::new(), Vec::new())
     }
-    unsafe fn post_run(&mut self, _: &ModelPath, _: SendQueue, _: Stamp, _: usize, _: usize, _: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+    unsafe fn post_run(&mut self, _: &ModelPath, _: SendQueue, _: Batch, _: impl FnMut(&mut [MaybeUninit<u8>], crate::stores::Stores)) -> Taken {
         unreachable!("it cuts no runs")
     }
     fn continues(&self, _: &ModelPath, _: SendQueue, _: usize) -> bool {

@@ -3,6 +3,8 @@
 //! where a virtual machine's processors run changes while a program does. So both are tried again and again, and the faster is used in between: what it
 //! takes to write and to read counts, since what went past the caches is read from memory.
 
+pub use crate::stores::Stores;
+
 /// Shortest body that may go by streaming stores, bytes.
 pub const STREAMING_BYTES_MIN: usize = 512;
 /// Longest part of a body that a trial is made with, bytes.
@@ -16,12 +18,6 @@ const PLAIN_MAX: u16 = 64;
 /// So many bodies after a trial what its reader has told is looked at: that is in a line of its, and takes a transfer between cores. Not all may have been read.
 const READ_BY: [u16; 2] = [4, 24];
 pub const CLASSES: usize = (TRIAL_BYTES_MAX / STREAMING_BYTES_MIN).ilog2() as usize + 1;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stores {
-    Ordinary,
-    Streaming,
-}
 
 /// What it took to read the first part of the last bodies that began with a trial, ticks for [`TRIAL_BYTES_MAX`]; 0: not known.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

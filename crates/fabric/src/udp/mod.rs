@@ -23,7 +23,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 
 use crate::Error;
-use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger};
+use crate::reliable::{Arrival, Arrivals, Batch, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger};
+use crate::stores::Stores;
 use groups::below_bytes;
 use lines::{SOCKETS_EACH, Sockets};
 use outbox::{COPIED_BYTES_MAX, Outbox};
@@ -256,17 +257,9 @@ impl DatagramDevice for Udp {
         sent(port.outbox.push_copied(&mut port.sockets, remote, bytes, write))
     }
 
-    unsafe fn post_run(
-        &mut self,
-        to: &Path,
-        queue: SendQueue,
-        stamp: Stamp,
-        each_bytes: usize,
-        count: usize,
-        write: impl FnMut(&mut [MaybeUninit<u8>]),
-    ) -> Taken {
+    unsafe fn post_run(&mut self, to: &Path, queue: SendQueue, batch: Batch, write: impl FnMut(&mut [MaybeUninit<u8>], Stores)) -> Taken {
         let (remote, port) = self.port(to, queue);
-        let taken = port.outbox.push_run(&mut port.sockets, remote, stamp, each_bytes, count, write);
+        let taken = port.outbox.push_run(&mut port.sockets, remote, batch, write);
         Taken { datagrams: taken as u32, queued: false }
     }
 

@@ -12,7 +12,8 @@ use super::groups::{Group, Piece};
 use super::lines::Sockets;
 use super::splice::{LEAST_BYTES, Slots};
 use super::sys::{self, GROUPS_MAX, SendSpace, Through};
-use crate::reliable::{SendCounters, Stamp};
+use crate::reliable::{Batch, SendCounters};
+use crate::stores::Stores;
 
 /// Bytes of one group, at most.
 const GROUP_BYTES_MAX: usize = RUN_BYTES_MAX as usize;
@@ -122,28 +123,22 @@ impl Outbox {
         true
     }
 
-    /// Adds `count` datagrams of `each_bytes`, which `write` makes one after the other in memory for one or several of them, all of which it has to fill. How many were taken: fewer when
+    /// Adds a batch of datagrams, which `write` makes one after the other in memory for one or several of them, all of which it has to fill. How many were taken: fewer when
     /// the socket is full.
     ///
     /// # Safety
     /// `write` must initialize all that it is given.
-    pub unsafe fn push_run(
-        &mut self,
-        sockets: &mut Sockets,
-        to: SocketAddr,
-        stamp: Stamp,
-        each_bytes: usize,
-        count: usize,
-        mut write: impl FnMut(&mut [MaybeUninit<u8>]),
-    ) -> usize {
+    pub unsafe fn push_run(&mut self, sockets: &mut Sockets, to: SocketAddr, batch: Batch, mut write: impl FnMut(&mut [MaybeUninit<u8>], Stores)) -> usize {
+        let Batch { each_bytes, count, .. } = batch;
         let mut taken = 0;
         while taken < count {
             if self.parked && !self.flush(sockets) {
                 break;
             }
-            if let Some((slot, at, more)) = self.place_in_slot(to, stamp, each_bytes, count - taken) {
+            if let Some((slot, at, more)) = self.place_in_slot(to, Batch { count: count - taken, ..batch }) {
                 let start = Instant::now();
-                write(&mut self.slots.room(slot)[at..at + more * each_bytes]);
+                let stores = self.slots.stores(slot);
+                write(&mut self.slots.room(slot)[at..at + more * each_bytes], stores);
                 self.slots.made(slot, start.elapsed().as_nanos() as u64);
                 taken += more;
                 self.waiting_bytes += (more - 1) * each_bytes;
@@ -165,7 +160,7 @@ impl Outbox {
             *bytes += more * each_bytes;
             let (start, run_bytes) = (self.own.len(), (1 + more) * each_bytes);
             self.own.reserve(run_bytes);
-            write(&mut self.own.spare_capacity_mut()[..run_bytes]);
+            write(&mut self.own.spare_capacity_mut()[..run_bytes], Stores::Ordinary);
             // SAFETY: reserved, and written as the caller promises.
             unsafe { self.own.set_len(start + run_bytes) };
             taken += 1 + more;
@@ -177,7 +172,7 @@ impl Outbox {
 
     /// Makes room for up to `count` datagrams of `each_bytes` where runs are made that may be spliced: where, from which byte on, and how many. Behind those
     /// of the last run, or in memory of their own.
-    fn place_in_slot(&mut self, to: SocketAddr, stamp: Stamp, each_bytes: usize, count: usize) -> Option<(usize, usize, usize)> {
+    fn place_in_slot(&mut self, to: SocketAddr, Batch { stamp, each_bytes, count, stores }: Batch) -> Option<(usize, usize, usize)> {
         if !self.joins || each_bytes > self.whole_bytes {
             return None;
         }
@@ -203,7 +198,7 @@ impl Outbox {
         if bytes < LEAST_BYTES || self.groups.len() == GROUPS_MAX {
             return None;
         }
-        let slot = self.slots.open(stamp)?;
+        let slot = self.slots.open(stamp, stores)?;
         let start = self.slots.room(slot)[..bytes].as_ptr().cast();
         self.groups.push(Group { to, pieces: 1, segments: more, segment_bytes: each_bytes, bytes, closed: false, slot: Some(slot) });
         self.pieces.push(Piece::Foreign { start, bytes });
@@ -271,7 +266,7 @@ impl Outbox {
         while groups < self.groups.len() {
             self.counters.calls += 1;
             let first = self.groups[groups];
-            let spliced = first.slot.filter(|_| line.is_some() && self.slots.splices(first.bytes));
+            let spliced = first.slot.filter(|&slot| line.is_some() && self.slots.splices(slot, first.bytes));
             let start = first.slot.map(|_| Instant::now());
             let sent = match (spliced, line) {
                 (Some(slot), Some(line)) => self.splice(sockets, line, slot, &first),

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use super::sys::{self, Pages, Pipe};
 use crate::reliable::Stamp;
+use crate::stores::Stores;
 
 /// Shorter runs are copied: two calls, and the care for each page, take longer than that.
 pub const LEAST_BYTES: usize = 8 << 10;
@@ -40,6 +41,8 @@ enum Use {
 struct Slot {
     pages: Pages,
     used: Use,
+    /// By which stores the run is made.
+    stores: Stores,
     /// Time that making the run has taken, ns.
     made_ns: u64,
 }
@@ -102,8 +105,8 @@ impl Slots {
         Slots { slots: Vec::new(), lent: 0, pipe: None, ways: [Ways::default(); 3], failures: 0 }
     }
 
-    /// Memory for a run. `None` where all of it is in use, or runs cannot be spliced.
-    pub fn open(&mut self, stamp: Stamp) -> Option<usize> {
+    /// Memory for a run that is made by these stores. `None` where all of it is in use, or runs cannot be spliced.
+    pub fn open(&mut self, stamp: Stamp, stores: Stores) -> Option<usize> {
         if self.failures >= FAILURES_MAX {
             return None;
         }
@@ -112,11 +115,12 @@ impl Slots {
             Some(at) => at,
             None if self.slots.len() == SLOTS_MAX || !works() => return None,
             None => {
-                self.slots.push(Slot { pages: Pages::new(RUN_BYTES)?, used: Use::Free, made_ns: 0 });
+                self.slots.push(Slot { pages: Pages::new(RUN_BYTES)?, used: Use::Free, stores, made_ns: 0 });
                 self.slots.len() - 1
             }
         };
-        (self.slots[at].used, self.slots[at].made_ns) = (Use::Open(stamp), 0);
+        let slot = &mut self.slots[at];
+        (slot.used, slot.stores, slot.made_ns) = (Use::Open(stamp), stores, 0);
         Some(at)
     }
 
@@ -139,9 +143,14 @@ impl Slots {
         }
     }
 
-    /// Whether an open run of `bytes` is better spliced than copied.
-    pub fn splices(&self, bytes: usize) -> bool {
-        self.failures < FAILURES_MAX && self.ways[class(bytes)].splices
+    /// By which stores an open run is made.
+    pub fn stores(&self, at: usize) -> Stores {
+        self.slots[at].stores
+    }
+
+    /// Whether an open run of `bytes` is better spliced than copied. One that has gone past the caches is: a copy would bring it back.
+    pub fn splices(&self, at: usize, bytes: usize) -> bool {
+        self.failures < FAILURES_MAX && (self.slots[at].stores == Stores::Streaming || self.ways[class(bytes)].splices)
     }
 
     /// Making a part of an open run has taken so long.
@@ -151,7 +160,9 @@ impl Slots {
 
     /// How long the call took that sent a run of `bytes`.
     pub fn took(&mut self, at: usize, spliced: bool, ns: u64, bytes: usize) {
-        self.ways[class(bytes)].took(spliced, self.slots[at].made_ns + ns, bytes);
+        if self.slots[at].stores == Stores::Ordinary {
+            self.ways[class(bytes)].took(spliced, self.slots[at].made_ns + ns, bytes);
+        }
     }
 
     /// Sends the first `bytes` of an open run through a connected socket, which cuts them.

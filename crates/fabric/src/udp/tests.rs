@@ -495,12 +495,12 @@ fn long_datagrams_leave_by_themselves() {
     for (number, &bytes) in lengths.iter().enumerate() {
         assert!(outbox.push_copied(&mut from, to_address, bytes, |own| own.extend(std::iter::repeat_n(number as u8, bytes))));
     }
-    let run = |out: &mut [MaybeUninit<u8>]| {
+    let run = |out: &mut [MaybeUninit<u8>], _: Stores| {
         assert_eq!(out.len(), 1500, "one at a time");
         out.fill(MaybeUninit::new(8));
     };
     // SAFETY: all is filled.
-    assert_eq!(unsafe { outbox.push_run(&mut from, to_address, STAMP, 1500, 2, run) }, 2);
+    assert_eq!(unsafe { outbox.push_run(&mut from, to_address, Batch { stamp: STAMP, each_bytes: 1500, count: 2, stores: Stores::Ordinary }, run) }, 2);
     assert!(outbox.flush(&mut from) && outbox.is_empty());
     let (mut pool, mut came) = (Pool::new(), Vec::new());
     while came.len() < lengths.len() + 2 {
@@ -524,6 +524,7 @@ fn runs_leave_from_where_they_are_made() {
         return skipped("udp::runs_leave_from_where_they_are_made", "this kernel does not splice datagrams");
     }
     const EACH: usize = 1000;
+    const STORES: [Stores; 2] = [Stores::Ordinary, Stores::Streaming];
     let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let [to, mut from] = [(); 2].map(|()| Sockets::open(at, 8 << 20).unwrap());
     let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new(DATAGRAM_BYTES_MAX));
@@ -532,7 +533,7 @@ fn runs_leave_from_where_they_are_made() {
         // Datagrams lie in the receiver's socket until the round ends, in which none has passed.
         let first = outbox.counters.spliced;
         for run in 0..4 {
-            let mut write = |out: &mut [MaybeUninit<u8>]| {
+            let mut write = |out: &mut [MaybeUninit<u8>], _: Stores| {
                 for datagram in out.chunks_exact_mut(EACH) {
                     datagram.fill(MaybeUninit::new(number as u8));
                     number += 1;
@@ -540,9 +541,9 @@ fn runs_leave_from_where_they_are_made() {
             };
             // The second half is made later, behind the first one.
             for sent_us in [2 * round, 2 * round + 1] {
-                let stamp = Stamp { sent_us, ..STAMP };
+                let batch = Batch { stamp: Stamp { sent_us, ..STAMP }, each_bytes: EACH, count: 20, stores: STORES[round as usize / 25 % 2] };
                 // SAFETY: all is filled.
-                assert_eq!(unsafe { outbox.push_run(&mut from, to_address, stamp, EACH, 20, &mut write) }, 20);
+                assert_eq!(unsafe { outbox.push_run(&mut from, to_address, batch, &mut write) }, 20);
             }
             if run == 1 {
                 assert!(outbox.push_copied(&mut from, to_address, 1400, |own| own.extend([number as u8; 1400])));

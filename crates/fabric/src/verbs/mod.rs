@@ -33,7 +33,8 @@ use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::reliable::{Arrival, Arrivals, Beside, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Stamp, Trigger};
+use crate::reliable::{Arrival, Arrivals, Batch, Beside, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger};
+use crate::stores::Stores;
 use crate::udp::{Setup, Udp};
 use ports::Facts;
 use sys::{Channel, Device, Domain, Event, Lent, Limits, QueuePair};
@@ -417,7 +418,7 @@ impl DatagramDevice for Verbs {
         sent
     }
 
-    unsafe fn post_run(&mut self, _: &Path, _: SendQueue, _: Stamp, _: usize, _: usize, _: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+    unsafe fn post_run(&mut self, _: &Path, _: SendQueue, _: Batch, _: impl FnMut(&mut [MaybeUninit<u8>], Stores)) -> Taken {
         unreachable!("it cuts no runs")
     }
 

@@ -5,6 +5,7 @@
 //! [`text`] is what such a file says.
 
 mod least;
+pub mod making;
 pub mod pieces;
 pub mod placing;
 pub mod seen;

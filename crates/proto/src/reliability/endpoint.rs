@@ -10,6 +10,7 @@ use super::transfer::Transfer;
 use super::window::{Grants, Window};
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SILENT_NS, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX};
+use crate::costs::making::Making;
 use crate::credits::OVERHEAD_BYTES;
 
 /// A peer is silent when it has not answered for so many times as long as others take at most.
@@ -83,6 +84,7 @@ pub struct Endpoint {
     pub(super) timers: BTreeSet<(u64, u32)>,
     pub(super) runnable: VecDeque<u32>,
     pub(super) grants: Grants,
+    pub(super) making: Making,
     /// Offered windows that have just found their transfers.
     pub(super) adopted: Vec<(u32, u32)>,
     /// What arrives now had come before, when nobody looked.
@@ -127,6 +129,7 @@ impl Endpoint {
             timers: BTreeSet::new(),
             runnable: VecDeque::new(),
             grants: Grants::default(),
+            making: Making::default(),
             adopted: Vec::new(),
             late: false,
             scratch: Vec::with_capacity(512),

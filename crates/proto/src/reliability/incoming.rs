@@ -91,7 +91,7 @@ impl Endpoint {
                     urgent |= !self.data(p, &data, payload, now_ns, outside);
                 }
                 Frame::Window(window) => {
-                    if let Some(id) = self.window(p, window, outside)
+                    if let Some(id) = self.window(p, window, now_ns, outside)
                         && touched_count < touched.len()
                     {
                         touched[touched_count] = id;
@@ -410,7 +410,7 @@ impl Endpoint {
             }
             Class::Decline { transfer } => {
                 peer.released_bytes += OVERHEAD_BYTES;
-                self.finish_transfer(p, transfer, outside);
+                self.finish_transfer(p, transfer, now_ns, outside);
                 return;
             }
         };

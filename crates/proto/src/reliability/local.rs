@@ -17,7 +17,7 @@ impl Endpoint {
                 let queue = &mut self.local[local].queues[endpoint as usize];
                 let Some((p, reference, last)) = queue.references.pop_front() else { break };
                 if let Some(reference) = reference {
-                    self.unreference(p as usize, reference, outside);
+                    self.unreference(p as usize, reference, now_ns, outside);
                 }
                 if last {
                     break;
@@ -78,7 +78,7 @@ impl Endpoint {
     }
 
     /// A datagram has left the memory it was gathered from.
-    fn unreference(&mut self, p: usize, reference: Reference, outside: &mut impl Outside) {
+    fn unreference(&mut self, p: usize, reference: Reference, now_ns: u64, outside: &mut impl Outside) {
         if self.peers[p].failed {
             let key = (p as u32, reference);
             if let Some(orphan) = self.orphans.get_mut(&key) {
@@ -106,7 +106,7 @@ impl Endpoint {
                 let Some(transfer) = self.transfers.get_mut(id) else { return };
                 transfer.references -= 1;
                 if transfer.references == 0 && transfer.done {
-                    self.finish_transfer(p, id, outside);
+                    self.finish_transfer(p, id, now_ns, outside);
                     self.wake(p);
                 }
             }

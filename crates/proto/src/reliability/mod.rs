@@ -260,9 +260,9 @@ pub trait Outside {
     fn transmit(&mut self, path: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent;
     /// Sends `count` segments of a transfer, each `segment_bytes` of `payload` but for the last, which has the rest: as [`Outside::transmit`] of each
     /// with `header`, which [`wire::advance`] makes that of the next. How many were taken; all others are [`Sent::Busy`]. `None`: one by one, please;
-    /// nothing has been touched.
-    fn transmit_run(&mut self, path: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
-        let _ = (path, header, payload, segment_bytes, count);
+    /// nothing has been touched. With `streams` what is made for that is better made by stores that go past the caches ([`crate::costs::making`]).
+    fn transmit_run(&mut self, path: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, streams: bool) -> Option<Taken> {
+        let _ = (path, header, payload, segment_bytes, count, streams);
         None
     }
     /// Sends `count` segments of a message, two or more, as [`Outside::transmit_run`] those of a transfer: the first

@@ -424,7 +424,7 @@ impl Endpoint {
         let length_bytes = (count * segment_bytes).min(total_bytes - start);
         let whole = Slice { send: message.send.unwrap_or(0), offset_bytes: start as u64, length_bytes };
         let reference = Reference::Message(sequence);
-        let run = self.transmit_run(p, r, reference, (&mut out, Some(&mut next)), &whole, (segment_bytes, count), now_ns, outside);
+        let run = self.transmit_run(p, r, reference, (&mut out, Some(&mut next)), &whole, (segment_bytes, count), false, now_ns, outside);
         self.scratch_next = next;
         let alone = Slice { length_bytes: length, ..whole };
         let taken = self.run_or_alone(p, r, run, out, alone, reference, now_ns, outside);
@@ -452,7 +452,9 @@ impl Endpoint {
         let mtu_bytes = self.peers[p].mtu_bytes as usize;
         let transfer = self.transfers.get_mut(id).expect("has just been found");
         let (send, window) = (transfer.send, transfer.window);
+        let bytes = transfer.bytes;
         let vfrag = transfer.vfrag(index).expect("has just been found");
+        let (made, _) = *vfrag.made.get_or_insert_with(|| (self.making.begin(bytes), now_ns));
         let segment = vfrag.pending().expect("has just been found");
         let (start, length) = vfrag.range(segment);
         let data = Data { window, vfrag: index, vfrag_bytes: vfrag.bytes(), segment, segment_bytes: vfrag.segment_bytes() as u16 };
@@ -473,7 +475,7 @@ impl Endpoint {
         let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
         let (reference, cut) = (Reference::Transfer(id), (data.segment_bytes as u32, count));
-        let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, now_ns, outside) } else { None };
+        let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, made.streams, now_ns, outside) } else { None };
         let alone = Slice { length_bytes: length, ..whole };
         let taken = self.run_or_alone(p, r, run, out, alone, reference, now_ns, outside);
         if taken == 0 {
@@ -530,6 +532,7 @@ impl Endpoint {
         (out, next): (&mut [u8], Option<&mut [u8]>),
         payload: &Slice,
         (segment_bytes, count): (u32, u32),
+        streams: bool,
         now_ns: u64,
         outside: &mut impl Outside,
     ) -> Option<u32> {
@@ -545,7 +548,7 @@ impl Endpoint {
         let taken = match next {
             Some(next) if fitting > 1 => outside.transmit_message(route, (out, next), &part, (segment_bytes, fitting), lone),
             Some(_) => None,
-            None => outside.transmit_run(route, out, &part, segment_bytes, fitting),
+            None => outside.transmit_run(route, out, &part, segment_bytes, fitting, streams),
         };
         let Some(taken) = taken else {
             self.local[at].next_queue = next_queue;
@@ -701,7 +704,7 @@ impl Endpoint {
     }
 
     /// Takes in a grant and what it acknowledges; the transfer, if it goes on.
-    pub(super) fn window(&mut self, p: usize, window: &wire::Window, outside: &mut impl Outside) -> Option<u32> {
+    pub(super) fn window(&mut self, p: usize, window: &wire::Window, now_ns: u64, outside: &mut impl Outside) -> Option<u32> {
         let active = self.peers[p].active.as_deref_mut()?;
         let id = if window.transfer != 0 {
             window.transfer
@@ -715,7 +718,7 @@ impl Endpoint {
             return None;
         }
         if window.done {
-            self.finish_transfer(p, id, outside);
+            self.finish_transfer(p, id, now_ns, outside);
             return None;
         }
         let sent_vfrags = transfer.base as u64 + transfer.vfrags.len() as u64;
@@ -747,12 +750,13 @@ impl Endpoint {
                 credit_rails(rails, arrived, &self.config, &mut self.counters.segments_needless);
             }
         }
-        while transfer.vfrags.front().is_some_and(Vfrag::is_acked) {
+        while let Some(vfrag) = transfer.vfrags.front().filter(|vfrag| vfrag.is_acked()) {
+            vfrag.arrived(&mut self.making, now_ns);
             transfer.vfrags.pop_front();
             transfer.base += 1;
         }
         if transfer.base as u64 * transfer.stride_bytes as u64 >= transfer.bytes {
-            self.finish_transfer(p, id, outside);
+            self.finish_transfer(p, id, now_ns, outside);
             return None;
         }
         self.schedule_transfer(p, id);
@@ -771,12 +775,13 @@ impl Endpoint {
     }
 
     /// All that was wanted has arrived.
-    pub(super) fn finish_transfer(&mut self, p: usize, id: u32, outside: &mut impl Outside) {
+    pub(super) fn finish_transfer(&mut self, p: usize, id: u32, now_ns: u64, outside: &mut impl Outside) {
         let Some(transfer) = self.transfers.get_mut(id).filter(|one| one.peer as usize == p) else { return };
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
         if !std::mem::replace(&mut transfer.done, true) {
             for vfrag in &mut transfer.vfrags {
                 credit_rails(&mut active.rails, vfrag.acknowledge_all(), &self.config, &mut self.counters.segments_needless);
+                vfrag.arrived(&mut self.making, now_ns);
             }
             transfer.ready.clear();
         }

@@ -41,7 +41,7 @@ struct Side {
 }
 
 impl Outside for Side {
-    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, _: bool) -> Option<Taken> {
         self.runs.push(count);
         if !self.late {
             return None;

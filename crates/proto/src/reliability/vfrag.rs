@@ -1,6 +1,7 @@
 //! A virtual fragment at its sender: which of its segments are where (paper 003 §4.2).
 
 use super::RAILS_MAX;
+use crate::costs::making::{Block, Making};
 
 /// What a segment costs beside its payload, bytes.
 pub const PACKET_BYTES: u64 = 64;
@@ -18,12 +19,14 @@ pub struct Vfrag {
     sent_ns: [u64; RAILS_MAX],
     /// It stands in a queue of things to send.
     pub queued: bool,
+    /// By which stores its datagrams are made, and when the first ones were; not known before that.
+    pub made: Option<(Block, u64)>,
 }
 
 impl Vfrag {
     pub fn new(bytes: u32, segment_bytes: u32) -> Vfrag {
         debug_assert!(bytes.div_ceil(segment_bytes) <= super::SEGMENTS_MAX as u32);
-        Vfrag { bytes, segment_bytes, acked: 0, left: 0, flight: [0; RAILS_MAX], sent_ns: [0; RAILS_MAX], queued: false }
+        Vfrag { bytes, segment_bytes, acked: 0, left: 0, flight: [0; RAILS_MAX], sent_ns: [0; RAILS_MAX], queued: false, made: None }
     }
 
     pub fn bytes(&self) -> u32 {
@@ -45,6 +48,13 @@ impl Vfrag {
 
     pub fn is_acked(&self) -> bool {
         self.acked == self.all()
+    }
+
+    /// All of it has been acknowledged.
+    pub fn arrived(&self, making: &mut Making, now_ns: u64) {
+        if let Some((block, begun_ns)) = self.made {
+            making.took(block, self.bytes as u64, begun_ns, now_ns);
+        }
     }
 
     pub fn in_flight(&self) -> u64 {
