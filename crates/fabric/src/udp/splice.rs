@@ -39,7 +39,6 @@ enum Use {
 
 #[derive(Debug)]
 struct Slot {
-    pages: Pages,
     used: Use,
     /// By which stores the run is made.
     stores: Stores,
@@ -86,6 +85,8 @@ impl Ways {
 /// The memory that runs are made in, and how they have left.
 #[derive(Debug)]
 pub struct Slots {
+    /// All of it, once any is used: [`RUN_BYTES`] for each.
+    pages: Option<Pages>,
     slots: Vec<Slot>,
     lent: usize,
     pipe: Option<Pipe>,
@@ -102,7 +103,7 @@ fn works() -> bool {
 
 impl Slots {
     pub fn new() -> Slots {
-        Slots { slots: Vec::new(), lent: 0, pipe: None, ways: [Ways::default(); 3], failures: 0 }
+        Slots { pages: None, slots: Vec::new(), lent: 0, pipe: None, ways: [Ways::default(); 3], failures: 0 }
     }
 
     /// Memory for a run that is made by these stores. `None` where all of it is in use, or runs cannot be spliced.
@@ -115,7 +116,10 @@ impl Slots {
             Some(at) => at,
             None if self.slots.len() == SLOTS_MAX || !works() => return None,
             None => {
-                self.slots.push(Slot { pages: Pages::new(RUN_BYTES)?, used: Use::Free, stores, made_ns: 0 });
+                if self.pages.is_none() {
+                    self.pages = Some(Pages::new(SLOTS_MAX * RUN_BYTES)?);
+                }
+                self.slots.push(Slot { used: Use::Free, stores, made_ns: 0 });
                 self.slots.len() - 1
             }
         };
@@ -133,7 +137,7 @@ impl Slots {
     /// The memory of an open run, which begins there.
     pub fn room(&mut self, at: usize) -> &mut [MaybeUninit<u8>] {
         debug_assert!(matches!(self.slots[at].used, Use::Open(_)), "no run is made there");
-        self.slots[at].pages.room()
+        self.pages.as_mut().expect("a run is made there").part(at * RUN_BYTES, RUN_BYTES)
     }
 
     /// A run that has not been sent from there need not stay.
@@ -175,7 +179,8 @@ impl Slots {
         if self.pipe.is_none() {
             self.pipe = Some(Pipe::new()?);
         }
-        let sent = self.pipe.as_ref().expect("just made").send(&slot.pages, bytes, socket);
+        let (pipe, pages) = (self.pipe.as_ref().expect("just made"), self.pages.as_mut().expect("a run is made there"));
+        let sent = pipe.send(pages, at * RUN_BYTES, bytes, socket);
         match sent {
             Ok(()) => {
                 slot.used = Use::Lent(stamp);

@@ -157,18 +157,34 @@ pub struct Pages {
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// `None` where the system has no memory left.
+    /// In huge pages, as far as they fit and the system gives some: it then handles a run as one piece. `None` where it has no memory left.
     pub fn new(bytes: usize) -> Option<Pages> {
-        let (how, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE);
-        // SAFETY: new memory.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, how, kind, -1, 0) };
-        let start = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED)?;
-        Some(Pages { start, bytes })
+        const HUGE_BYTES: usize = 2 << 20;
+        let odd_bytes = if bytes >= HUGE_BYTES { HUGE_BYTES } else { 0 };
+        let (how, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, of which what is not needed is given back.
+        unsafe {
+            let mapped = libc::mmap(std::ptr::null_mut(), bytes + odd_bytes, how, kind, -1, 0);
+            let mapped = NonNull::new(mapped.cast::<u8>()).filter(|_| mapped != libc::MAP_FAILED)?;
+            let before = if odd_bytes > 0 { mapped.align_offset(HUGE_BYTES) } else { 0 };
+            let start = mapped.add(before);
+            for (from, bytes) in [(mapped, before), (start.add(bytes), odd_bytes - before)] {
+                if bytes > 0 {
+                    libc::munmap(from.as_ptr().cast(), bytes);
+                }
+            }
+            // Where it is refused, there are small ones.
+            libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+            Some(Pages { start, bytes })
+        }
     }
 
-    pub fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+    /// # Panics
+    /// Where there are fewer bytes.
+    pub fn part(&mut self, from: usize, bytes: usize) -> &mut [MaybeUninit<u8>] {
+        assert!(from + bytes <= self.bytes, "no more than there are");
         // SAFETY: mapped, and borrowed with this.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(from).cast(), bytes) }
     }
 }
 
@@ -198,16 +214,15 @@ impl Pipe {
         }
     }
 
-    /// Gives the first `bytes` of `pages` to a connected socket, without copying them: they leave with what is there when they are read.
+    /// Gives a part of `pages`, which begins with a whole one, to a connected socket, without copying it: it leaves with what is there when it is read.
     ///
     /// # Errors
     /// The system's: nothing has left, and this pipe may hold something.
     ///
     /// # Panics
     /// Where there are fewer bytes.
-    pub fn send(&self, pages: &Pages, bytes: usize, socket: &UdpSocket) -> Result<(), i32> {
-        assert!(bytes <= pages.bytes, "no more than there are");
-        let piece = libc::iovec { iov_base: pages.start.as_ptr().cast(), iov_len: bytes };
+    pub fn send(&self, pages: &mut Pages, from: usize, bytes: usize, socket: &UdpSocket) -> Result<(), i32> {
+        let piece = libc::iovec { iov_base: pages.part(from, bytes).as_mut_ptr().cast(), iov_len: bytes };
         let null = std::ptr::null_mut();
         // SAFETY: readable memory; the kernel keeps its pages for as long as it reads them.
         let given = unsafe { libc::vmsplice(self.write.as_raw_fd(), &piece, 1, libc::SPLICE_F_NONBLOCK) };
@@ -233,8 +248,8 @@ pub fn splices_datagrams() -> std::io::Result<bool> {
     from.set_nonblocking(true)?;
     to.set_read_timeout(Some(std::time::Duration::from_millis(20)))?;
     let Some(mut pages) = Pages::new(BYTES.next_multiple_of(4096)) else { return Ok(false) };
-    pages.room().iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = MaybeUninit::new((at / 7) as u8));
-    let sent = set_segment(&from, EACH_BYTES as u16).and_then(|()| Pipe::new()?.send(&pages, BYTES, &from));
+    pages.part(0, BYTES).iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = MaybeUninit::new((at / 7) as u8));
+    let sent = set_segment(&from, EACH_BYTES as u16).and_then(|()| Pipe::new()?.send(&mut pages, 0, BYTES, &from));
     let mut came = 0;
     while sent.is_ok() && came < BYTES {
         let mut bytes = [0; 2 * EACH_BYTES];
