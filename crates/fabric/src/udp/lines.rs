@@ -14,7 +14,7 @@ use crate::Error;
 pub const LINES: usize = 2;
 /// Sockets of one port.
 pub const SOCKETS_EACH: usize = 1 + LINES;
-/// Datagrams that leave alone, one after another, before their peer gets a line: connecting takes as long as lines save with about ten.
+/// Datagrams and runs that leave alone, one after another, before their peer gets a line: connecting takes as long as lines save with about ten.
 pub const STREAK: u32 = 32;
 
 #[derive(Debug)]
@@ -58,10 +58,9 @@ impl Sockets {
 
     /// The line for what waits, if all of it goes to one peer that has one, or gets one now.
     pub fn line(&mut self, groups: &[Group]) -> Option<usize> {
-        // What waits alone counts towards a line: a datagram as one, and a run that a line may splice as more.
+        // What waits alone counts towards a line: once, and a run that a line may splice more often.
         let (to, weight) = match *groups {
-            [Group { to, slot: Some(_), bytes, .. }] => (to, 1 + (bytes / LEAST_BYTES) as u32),
-            [Group { to, segments: 1, .. }] => (to, 1),
+            [Group { to, bytes, .. }] => (to, 1 + (bytes / LEAST_BYTES) as u32),
             _ => {
                 let to = groups.first()?.to;
                 let line = self.to.iter().position(|line| *line == Some(to)).filter(|_| groups.iter().all(|group| group.to == to));
