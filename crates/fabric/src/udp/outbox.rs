@@ -135,7 +135,7 @@ impl Outbox {
             if self.parked && !self.flush(sockets) {
                 break;
             }
-            if let Some((slot, at, more)) = self.place_in_slot(to, Batch { count: count - taken, ..batch }) {
+            if let Some((slot, at, more)) = self.place_in_slot(to, Batch { count: count - taken, ..batch }, taken > 0) {
                 let start = Instant::now();
                 let stores = self.slots.stores(slot);
                 write(&mut self.slots.room(slot)[at..at + more * each_bytes], stores);
@@ -171,8 +171,8 @@ impl Outbox {
     }
 
     /// Makes room for up to `count` datagrams of `each_bytes` where runs are made that may be spliced: where, from which byte on, and how many. Behind those
-    /// of the last run, or in memory of their own.
-    fn place_in_slot(&mut self, to: SocketAddr, Batch { stamp, each_bytes, count, stores }: Batch) -> Option<(usize, usize, usize)> {
+    /// of the last run, or in memory of their own; so also the `rest` of a long run, which the next one may join.
+    fn place_in_slot(&mut self, to: SocketAddr, Batch { stamp, each_bytes, count, stores }: Batch, rest: bool) -> Option<(usize, usize, usize)> {
         if !self.joins || each_bytes > self.whole_bytes {
             return None;
         }
@@ -195,7 +195,7 @@ impl Outbox {
         }
         let more = run_datagrams(each_bytes).min(count);
         let bytes = more * each_bytes;
-        if bytes < LEAST_BYTES || self.groups.len() == GROUPS_MAX {
+        if bytes < LEAST_BYTES && !rest || self.groups.len() == GROUPS_MAX {
             return None;
         }
         let slot = self.slots.open(stamp, stores)?;

@@ -572,6 +572,27 @@ fn runs_leave_from_where_they_are_made() {
     assert!(outbox.counters.spliced > 0 && outbox.counters.dropped == 0, "{:?}", outbox.counters);
 }
 
+/// What is left of a run when a group is full is filled up by the next one.
+#[test]
+fn runs_fill_groups() {
+    if !sys::splices_datagrams().unwrap_or(false) {
+        return skipped("udp::runs_fill_groups", "this kernel does not splice datagrams");
+    }
+    const EACH: usize = 1472;
+    let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let [to, mut from] = [(); 2].map(|()| Sockets::open(at, 8 << 20).unwrap());
+    let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new(DATAGRAM_BYTES_MAX));
+    let (whole, count) = (proto::reliability::wire::run_datagrams(EACH), 3 + proto::reliability::wire::run_datagrams(EACH));
+    for _ in 0..8 {
+        let write = |out: &mut [MaybeUninit<u8>], _: Stores| out.fill(MaybeUninit::new(7));
+        let batch = Batch { stamp: STAMP, each_bytes: EACH, count, stores: Stores::Ordinary };
+        // SAFETY: all is filled.
+        assert_eq!(unsafe { outbox.push_run(&mut from, to_address, batch, write) }, count);
+    }
+    assert!(outbox.flush(&mut from));
+    assert_eq!((outbox.counters.datagrams, outbox.counters.calls), (8 * count as u64, (8 * count).div_ceil(whole) as u64));
+}
+
 /// Datagrams that wait to leave when their send ends leave as they were: here to a peer that is given up.
 #[test]
 fn a_send_ends_after_its_datagrams_have_left() {
