@@ -2,10 +2,9 @@
 //!
 //! Streaming stores go past the caches. Where the memory that datagrams are made in has been read last by a core far away (another process of the same
 //! machine is the receiver), an ordinary store waits for each line to come back; where the cores share a cache, what went past it is read from memory. The
-//! sender sees only the first of these, so what decides is how long it
-//! takes until all has been acknowledged. Which memory has been read by whom
-//! follows from the transfers before, and where the processors of a virtual machine are changes while a program runs; so one way is used for a block of
-//! transfers, and now and then a block of the other is tried.
+//! sender sees only the first of these, so what decides is how long it takes until all has been acknowledged. Which memory has been read by whom follows
+//! from the transfers before, and where the processors of a virtual machine are changes while a program runs; so one way is used for a block of transfers,
+//! and now and then a block of the other is tried.
 
 /// At the beginning of a block memory is still as the other way has left it: so many bytes do not count.
 const FIRST_BYTES: u64 = 2 << 20;
