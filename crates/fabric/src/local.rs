@@ -8,9 +8,8 @@ pub use crate::shm::ring::Long;
 pub use crate::shm::slots;
 pub use crate::shm::{
     ANSWER_WITHIN, Begun, COOPERATIVES, Config, Doorbell, Looker, PIECES_PER_CALL, Packet, Resolver, SharedBytes, SharedMemory, SharedName, Sleepers, VCIS,
-    copy_brought, copy_from_end, switches, yield_core,
+    copy_brought, copy_from_end, copy_streaming, switches, yield_core,
 };
-pub use crate::stores::copy_streaming;
 
 use crate::{Body, Error, Fabric, Refused};
 use proto::p2p::{Descriptor, Memory};

@@ -157,8 +157,8 @@ impl Guard {
     }
 
     /// Makes datagrams of `each_bytes`, which fill `out`: each has a head, which `head` writes without its tag and says the length of, then `segment_bytes`
-    /// of `payload` or what is left of it, then zeroes up to its end. Payloads are read once, and where
-    /// several are authenticated at once put there by `stores`, all of which can be seen then. What follows `payload` in memory is brought meanwhile.
+    /// of `payload` or what is left of it, then zeroes up to its end. Payloads are read once, and put there by `stores` where several are authenticated at
+    /// once; all can be seen then. What follows `payload` in memory is brought meanwhile.
     ///
     /// # Panics
     /// When `out` takes less than `payload`, or a head and a segment are longer than `each_bytes`.

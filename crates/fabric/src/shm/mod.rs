@@ -42,7 +42,7 @@ pub mod parts {
 }
 
 pub use sleep::Sleepers;
-pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_brought, copy_from_end, switches, yield_core};
+pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_brought, copy_from_end, copy_streaming, switches, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;

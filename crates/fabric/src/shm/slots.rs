@@ -12,13 +12,12 @@
 //! the member's own memory, and the member leaves the collective once all who read there have ended it, or says that it has withdrawn them.
 
 use super::area::{LINE_WORDS, Line};
+#[cfg(not(loom))]
 use super::stores::{Begun, Reading, STREAMING_BYTES_MIN, Stores, Trials};
 #[cfg(not(loom))]
 use super::sys;
 #[cfg(not(loom))]
 use crate::Error;
-#[cfg(not(loom))]
-use crate::stores::copy_streaming;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
@@ -701,7 +700,7 @@ impl Slots<'_> {
             unsafe {
                 match stores {
                     Stores::Ordinary => sys::copy_written(data.as_ptr().add(from), to.add(from), bytes),
-                    Stores::Streaming => copy_streaming(data.as_ptr().add(from), to.add(from), bytes),
+                    Stores::Streaming => sys::copy_streaming(data.as_ptr().add(from), to.add(from), bytes),
                 }
             }
         };
