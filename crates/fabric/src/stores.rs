@@ -9,6 +9,12 @@ pub enum Stores {
     Streaming,
 }
 
+impl Stores {
+    pub fn of(streams: bool) -> Stores {
+        if streams { Stores::Streaming } else { Stores::Ordinary }
+    }
+}
+
 /// Makes what these stores have written visible before all that is stored later.
 pub fn fence(stores: Stores) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

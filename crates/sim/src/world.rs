@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use proto::reliability::seal::{self, TestSeal};
 use proto::reliability::wire::Run;
 use proto::reliability::{
-    Begun, Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, SendPath, Sent, Slice, Taken,
+    Begun, Config, Counters, Cut, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, SendPath, Sent, Slice, Taken,
 };
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
@@ -236,15 +236,9 @@ impl Outside for Edge<'_> {
         self.transmit_padded(route, header, payload, 0)
     }
 
-    fn transmit_message(
-        &mut self,
-        route: SendPath,
-        (first, next): (&mut [u8], &mut [u8]),
-        payload: &Slice,
-        (segment_bytes, count): (u32, u32),
-        _: bool,
-    ) -> Option<Taken> {
-        let (queued, least_bytes) = (self.around.zero_copy, first.len() + segment_bytes as usize);
+    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, cut: Cut, _: bool) -> Option<Taken> {
+        let Cut { segment_bytes, count, each_bytes: least_bytes, .. } = cut;
+        let queued = self.around.zero_copy;
         for (index, slice) in segments(payload, segment_bytes, count) {
             let header = if index == 0 { &mut *first } else { &mut *next };
             if self.transmit_padded(route, header, &[slice], least_bytes) == Sent::Busy {
@@ -257,7 +251,8 @@ impl Outside for Edge<'_> {
         Some(Taken { datagrams: count, queued })
     }
 
-    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, _: bool) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, cut: Cut) -> Option<Taken> {
+        let Cut { segment_bytes, count, .. } = cut;
         let queued = self.around.zero_copy;
         for (index, slice) in segments(payload, segment_bytes, count) {
             if self.transmit(route, header, &[slice]) == Sent::Busy {

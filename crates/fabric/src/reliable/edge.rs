@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use rustc_hash::FxHashMap;
 
 use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
-use proto::reliability::{Begun, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
+use proto::reliability::{Begun, Cut, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
 
 use super::card::Card;
 use super::device::{Batch, DatagramDevice, Path, SendQueue, Stamp};
@@ -296,7 +296,8 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         sent
     }
 
-    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, streams: bool) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, cut: Cut) -> Option<Taken> {
+        let Cut { segment_bytes, count, each_bytes: whole_bytes, .. } = cut;
         let edge = &mut *self.edge;
         let encrypts = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard).encrypts();
         let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
@@ -316,12 +317,11 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             return Some(self.transmit_each(route.peer, &path, queue, header, rest, (segment_bytes as usize, count)));
         }
         let (segment_bytes, count) = (segment_bytes as usize, count as usize);
-        let whole_bytes = head.len() + segment_bytes;
         // What is shorter would end the group that the device cuts, and is made as long: another group costs more than the padding.
         let pads = segment_bytes <= D::COPIED_BYTES_MAX && (count > 1 || self.device.continues(&path, queue, whole_bytes));
         let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
         let (guard, device) = (edge.seals(route.peer), &mut self.device);
-        let stores = if streams { Stores::Streaming } else { Stores::Ordinary };
+        let stores = Stores::of(cut.streams);
         let mut send = |count: usize, each_bytes: usize| {
             let write = |out: &mut [MaybeUninit<u8>], stores: Stores| {
                 let part;
@@ -343,14 +343,8 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         Some(taken)
     }
 
-    fn transmit_message(
-        &mut self,
-        route: SendPath,
-        (first, next): (&mut [u8], &mut [u8]),
-        payload: &Slice,
-        (segment_bytes, count): (u32, u32),
-        lone: bool,
-    ) -> Option<Taken> {
+    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, cut: Cut, lone: bool) -> Option<Taken> {
+        let Cut { segment_bytes, count, each_bytes, .. } = cut;
         let edge = &mut *self.edge;
         if !edge.cuts_runs(route) {
             return None;
@@ -370,7 +364,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         let segment_bytes = segment_bytes as usize;
         // What the first has beside its segment, an envelope and what there is to tell, is padding in the others: a
         // shorter datagram would end the group that the device cuts.
-        let each_bytes = first.len() + segment_bytes;
+        let stores = Stores::of(cut.streams);
         let mut first = Some(&*first);
         let mut write = |out: &mut [MaybeUninit<u8>], stores: Stores| {
             let part;
@@ -392,7 +386,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         while taken.datagrams < count {
             let part = share.min(count - taken.datagrams);
             // SAFETY: `seal_each` fills what it is given.
-            let posted = unsafe { device.post_run(&path, queue, Batch { stamp, each_bytes, count: part as usize, stores: Stores::Ordinary }, &mut write) };
+            let posted = unsafe { device.post_run(&path, queue, Batch { stamp, each_bytes, count: part as usize, stores }, &mut write) };
             taken = Taken { datagrams: taken.datagrams + posted.datagrams, queued: posted.queued };
             if posted.datagrams < part || taken.datagrams < count && !device.flush() {
                 break;

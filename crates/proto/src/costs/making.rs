@@ -1,9 +1,9 @@
-//! By which stores are the datagrams of transfers made?
+//! By which stores are the datagrams of long messages and of transfers made?
 //!
 //! Streaming stores go past the caches. Where the memory that datagrams are made in has been read last by a core far away (another process of the same
 //! machine is the receiver), an ordinary store waits for each line to come back; where the cores share a cache, what went past it is read from memory. The
 //! sender sees only the first of these, so what decides is how long it takes until all has been acknowledged. Which memory has been read by whom follows
-//! from the transfers before, and where the processors of a virtual machine are changes while a program runs; so one way is used for a block of transfers,
+//! from what was sent before, and where the processors of a virtual machine are changes while a program runs; so one way is used for a block of what is sent,
 //! and now and then a block of the other is tried.
 
 /// At the beginning of a block memory is still as the other way has left it: so many bytes do not count.
@@ -15,13 +15,16 @@ const TRIED_EACH: u32 = 160;
 const TRIED_EARLY: u32 = 16;
 /// Blocks before the first trial: they find much else that is new.
 const TRIED_FIRST: u32 = 4;
-/// Streaming stores have to gain one part in so many, or they are not worth the trials' errors: where cores are far apart they gain half or more.
+/// Streaming stores have to gain one part in so many, or they are not worth the trials' errors. Where cores are far apart transfers gain half or more; of a
+/// message's time until its acknowledgement, which may come with the peer's own message, making it is a small part.
 const GAIN_PART: u64 = 4;
-/// Shortest transfers of the first class; those of the next ones are twice as long each.
-const LEAST_BYTES: u64 = 128 << 10;
-const CLASSES: usize = 4;
+const GAIN_PART_SHORT: u64 = 16;
+/// Classes by length of message or transfer, each for lengths up to twice its own and the last for all that are longer. Those below [`SHORT_CLASSES`] are short.
+const LEAST_BYTES: u64 = 8 << 10;
+const CLASSES: usize = 8;
+const SHORT_CLASSES: usize = 4;
 
-/// A block of transfers of about one length: what has been made in one that has ended since does not count.
+/// A block of messages or transfers of about one length: what has been made in one that has ended since does not count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Block {
     class: u8,
@@ -44,7 +47,7 @@ struct Class {
 }
 
 impl Class {
-    fn took(&mut self, bytes: u64, ns: u64) {
+    fn took(&mut self, bytes: u64, ns: u64, gain_part: u64) {
         if self.passed_bytes < FIRST_BYTES {
             self.passed_bytes += bytes;
             return;
@@ -55,14 +58,14 @@ impl Class {
         }
         let ps = (self.counted_ns.saturating_mul(1000) / self.counted_bytes).max(1);
         let mean = &mut self.took[self.streams as usize];
-        // A block that was disturbed says little.
-        *mean = if *mean == 0 { ps } else { (*mean + ps.min(2 * *mean)) / 2 };
+        // A block that was disturbed says little; what was before a way was last left, nothing where it is faster now.
+        *mean = if *mean == 0 || self.since == 0 && ps < *mean { ps } else { (*mean + ps.min(2 * *mean)) / 2 };
         let (number, since) = (self.number.wrapping_add(1), self.since + 1);
         let next = Class { took: self.took, then: self.then, since, streams: self.streams, number, ..Class::default() };
         *self = match self.took {
             [ordinary, 0] => Class { then: ordinary, streams: number >= TRIED_FIRST, ..next },
             [ordinary, streaming] => {
-                let faster = streaming + streaming / GAIN_PART < ordinary;
+                let faster = streaming + streaming / gain_part < ordinary;
                 let now = self.took[faster as usize];
                 if self.streams != faster {
                     Class { then: now, since: 0, streams: faster, ..next }
@@ -76,7 +79,7 @@ impl Class {
     }
 }
 
-/// What the VFRAGs of a process's transfers have taken until they were acknowledged.
+/// What a process's messages and the VFRAGs of its transfers have taken until they were acknowledged.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Making {
     classes: [Class; CLASSES],
@@ -85,20 +88,20 @@ pub struct Making {
 }
 
 impl Making {
-    /// The block that a VFRAG belongs to which is made now, of a transfer of `bytes`.
-    pub fn begin(&self, bytes: u64) -> Block {
-        let class = ((bytes / LEAST_BYTES).max(1).ilog2() as usize).min(CLASSES - 1);
+    /// The block that a message of `bytes`, or a VFRAG of a transfer of so many, belongs to which is made now. `None` where it is too short for that.
+    pub fn begin(&self, bytes: u64) -> Option<Block> {
+        let class = ((bytes / LEAST_BYTES).checked_ilog2()? as usize).min(CLASSES - 1);
         let Class { number, streams, .. } = self.classes[class];
-        Block { class: class as u8, number, streams }
+        Some(Block { class: class as u8, number, streams })
     }
 
-    /// A VFRAG of `bytes` whose first datagrams were made at `begun_ns` has arrived.
+    /// A message or VFRAG of `bytes` whose first datagrams were made at `begun_ns` has arrived.
     pub fn took(&mut self, block: Block, bytes: u64, begun_ns: u64, now_ns: u64) {
         let ns = now_ns.saturating_sub(begun_ns.max(self.passed_ns));
         self.passed_ns = now_ns;
         let class = &mut self.classes[block.class as usize];
         if class.number == block.number {
-            class.took(bytes, ns);
+            class.took(bytes, ns, if (block.class as usize) < SHORT_CLASSES { GAIN_PART_SHORT } else { GAIN_PART });
         }
     }
 }
@@ -115,7 +118,7 @@ mod tests {
         let (mut streamed, mut now_ns) = (0, making.passed_ns + 1000);
         let mut under_way = VecDeque::new();
         for _ in 0..vfrags {
-            let block = making.begin(bytes);
+            let block = making.begin(bytes).unwrap();
             streamed += block.streams as u32;
             under_way.push_back((block, now_ns));
             if under_way.len() == window {
@@ -167,6 +170,10 @@ mod tests {
     fn lengths_have_their_own() {
         let mut making = Making::default();
         play(&mut making, 5000, 1, 128 << 10, |streaming| if streaming { 300 } else { 700 });
-        assert!(making.begin(255 << 10).streams && !making.begin(256 << 10).streams);
+        let streams = |bytes: u64| making.begin(bytes).map(|block| block.streams);
+        assert_eq!(
+            [(8 << 10) - 1, (128 << 10) - 1, 128 << 10, (256 << 10) - 1, 256 << 10].map(streams),
+            [None, Some(false), Some(true), Some(true), Some(false)]
+        );
     }
 }

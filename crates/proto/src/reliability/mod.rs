@@ -254,29 +254,32 @@ pub enum Refused {
     Argument,
 }
 
+/// How what leaves in a run of datagrams is cut, and how they are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Of each segment but the last, which has the rest.
+    pub segment_bytes: u32,
+    pub count: u32,
+    /// Of each datagram but the last, which may be shorter; those that would be shorter end in zeroes.
+    pub each_bytes: usize,
+    /// They are better made by stores that go past the caches ([`crate::costs::making`]).
+    pub streams: bool,
+}
+
 /// What the machine has done: carried out by the engine, or by a simulated world.
 pub trait Outside {
     /// Sends a datagram: `header`, sealed first ([`seal::seal_datagram`]), then the slices.
     fn transmit(&mut self, path: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent;
-    /// Sends `count` segments of a transfer, each `segment_bytes` of `payload` but for the last, which has the rest: as [`Outside::transmit`] of each
-    /// with `header`, which [`wire::advance`] makes that of the next. How many were taken; all others are [`Sent::Busy`]. `None`: one by one, please;
-    /// nothing has been touched. With `streams` what is made for that is better made by stores that go past the caches ([`crate::costs::making`]).
-    fn transmit_run(&mut self, path: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, streams: bool) -> Option<Taken> {
-        let _ = (path, header, payload, segment_bytes, count, streams);
+    /// Sends segments of a transfer: as [`Outside::transmit`] of each with `header`, which [`wire::advance`] makes that of the next. How many were taken;
+    /// all others are [`Sent::Busy`]. `None`: one by one, please; nothing has been touched.
+    fn transmit_run(&mut self, path: SendPath, header: &mut [u8], payload: &Slice, cut: Cut) -> Option<Taken> {
+        let _ = (path, header, payload, cut);
         None
     }
-    /// Sends `count` segments of a message, two or more, as [`Outside::transmit_run`] those of a transfer: the first
-    /// behind `first`, the second behind `next`, which [`wire::advance_message`] makes that of the third. Zeroes at
-    /// their ends may make all as long as the first. `lone`: next to nothing else is under way to that peer.
-    fn transmit_message(
-        &mut self,
-        path: SendPath,
-        (first, next): (&mut [u8], &mut [u8]),
-        payload: &Slice,
-        (segment_bytes, count): (u32, u32),
-        lone: bool,
-    ) -> Option<Taken> {
-        let _ = (path, first, next, payload, segment_bytes, count, lone);
+    /// Sends segments of a message, two or more, as [`Outside::transmit_run`] those of a transfer: the first behind `first`, the second behind `next`, which
+    /// [`wire::advance_message`] makes that of the third. `lone`: next to nothing else is under way to that peer.
+    fn transmit_message(&mut self, path: SendPath, heads: (&mut [u8], &mut [u8]), payload: &Slice, cut: Cut, lone: bool) -> Option<Taken> {
+        let _ = (path, heads, payload, cut, lone);
         None
     }
     /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then

@@ -6,7 +6,7 @@ use super::peer::{Active, Answering, Outgoing, WaitingKind};
 use super::transfer::Transfer;
 use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
-use super::{MESSAGES_MAX, Outside, RAILS_MAX, SLICES_MAX, SendPath, Sent, Slice, VFRAGS_MAX};
+use super::{Cut, MESSAGES_MAX, Outside, RAILS_MAX, SLICES_MAX, SendPath, Sent, Slice, VFRAGS_MAX};
 use crate::credits::SHORT_BYTES_MAX;
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
@@ -413,6 +413,7 @@ impl Endpoint {
         let message = active.message(sequence).expect("has just been found");
         let (start, length) = message.vfrag.range(segment);
         let (total_bytes, segment_bytes) = (message.vfrag.bytes(), message.vfrag.segment_bytes());
+        let streams = message.vfrag.begin(&self.making, total_bytes as u64, now_ns).is_some_and(|(block, _)| block.streams);
         let frame =
             |segment, envelope| Frame::Message(Message { sequence, class: message.class, total_bytes, segment, segment_bytes: segment_bytes as u16, envelope });
         frame(segment, if segment == 0 { message.envelope.as_slice() } else { &[] }).write(&mut out);
@@ -424,7 +425,11 @@ impl Endpoint {
         let length_bytes = (count * segment_bytes).min(total_bytes - start);
         let whole = Slice { send: message.send.unwrap_or(0), offset_bytes: start as u64, length_bytes };
         let reference = Reference::Message(sequence);
-        let run = self.transmit_run(p, r, reference, (&mut out, Some(&mut next)), &whole, (segment_bytes, count), false, now_ns, outside);
+        let fitting_bytes = out.len() + segment_bytes as usize;
+        let whole_bytes = fitting_bytes.next_multiple_of(wire::STEP_BYTES);
+        let each_bytes = if streams && whole_bytes <= mtu_bytes { whole_bytes } else { fitting_bytes };
+        let cut = Cut { segment_bytes, count, each_bytes, streams };
+        let run = self.transmit_run(p, r, reference, (&mut out, Some(&mut next)), &whole, cut, now_ns, outside);
         self.scratch_next = next;
         let alone = Slice { length_bytes: length, ..whole };
         let taken = self.run_or_alone(p, r, run, out, alone, reference, now_ns, outside);
@@ -454,7 +459,7 @@ impl Endpoint {
         let (send, window) = (transfer.send, transfer.window);
         let bytes = transfer.bytes;
         let vfrag = transfer.vfrag(index).expect("has just been found");
-        let (made, _) = *vfrag.made.get_or_insert_with(|| (self.making.begin(bytes), now_ns));
+        let made = vfrag.begin(&self.making, bytes, now_ns);
         let segment = vfrag.pending().expect("has just been found");
         let (start, length) = vfrag.range(segment);
         let data = Data { window, vfrag: index, vfrag_bytes: vfrag.bytes(), segment, segment_bytes: vfrag.segment_bytes() as u16 };
@@ -474,8 +479,10 @@ impl Endpoint {
         debug_assert!(out.len() + length as usize <= mtu_bytes);
         let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
-        let (reference, cut) = (Reference::Transfer(id), (data.segment_bytes as u32, count));
-        let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, made.streams, now_ns, outside) } else { None };
+        let reference = Reference::Transfer(id);
+        let (segment_bytes, streams) = (data.segment_bytes as u32, made.is_some_and(|(block, _)| block.streams));
+        let cut = Cut { segment_bytes, count, each_bytes: out.len() + segment_bytes as usize, streams };
+        let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, now_ns, outside) } else { None };
         let alone = Slice { length_bytes: length, ..whole };
         let taken = self.run_or_alone(p, r, run, out, alone, reference, now_ns, outside);
         if taken == 0 {
@@ -531,8 +538,7 @@ impl Endpoint {
         reference: Reference,
         (out, next): (&mut [u8], Option<&mut [u8]>),
         payload: &Slice,
-        (segment_bytes, count): (u32, u32),
-        streams: bool,
+        cut: Cut,
         now_ns: u64,
         outside: &mut impl Outside,
     ) -> Option<u32> {
@@ -541,14 +547,15 @@ impl Endpoint {
         let next_queue = self.local[at].next_queue;
         let Some((endpoint, room)) = self.local[at].take_queue(self.config.rails[at].queue_packets_max as u32) else { return Some(0) };
         let route = SendPath { peer: self.peers[p].id, rail: r as u8, endpoint };
-        let fitting = count.min(room);
-        let part = Slice { length_bytes: payload.length_bytes.min(fitting * segment_bytes), ..*payload };
+        let fitting = cut.count.min(room);
+        let cut = Cut { count: fitting, ..cut };
+        let part = Slice { length_bytes: payload.length_bytes.min(fitting * cut.segment_bytes), ..*payload };
         // What an answer has acknowledged may not have been looked at yet.
         let lone = self.peers[p].active.as_deref().is_some_and(|active| active.messages.len() <= 2);
         let taken = match next {
-            Some(next) if fitting > 1 => outside.transmit_message(route, (out, next), &part, (segment_bytes, fitting), lone),
+            Some(next) if fitting > 1 => outside.transmit_message(route, (out, next), &part, cut, lone),
             Some(_) => None,
-            None => outside.transmit_run(route, out, &part, segment_bytes, fitting, streams),
+            None => outside.transmit_run(route, out, &part, cut),
         };
         let Some(taken) = taken else {
             self.local[at].next_queue = next_queue;
@@ -682,6 +689,7 @@ impl Endpoint {
             if seen && !message.vfrag.is_acked() {
                 let arrived = message.vfrag.acknowledge_all();
                 credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
+                message.vfrag.arrived(&mut self.making, now_ns);
                 message.end_if_whole(outside);
             }
         }

@@ -36,12 +36,15 @@ struct Side {
     /// Segments that were to leave together: of transfers, and of messages where they do.
     runs: Vec<u32>,
     together: Option<Vec<u32>>,
+    /// The last of those were to be made by streaming stores.
+    streams: bool,
     /// All datagrams are made as long.
     least_bytes: usize,
 }
 
 impl Outside for Side {
-    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, _: bool) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, cut: Cut) -> Option<Taken> {
+        let Cut { segment_bytes, count, .. } = cut;
         self.runs.push(count);
         if !self.late {
             return None;
@@ -57,16 +60,10 @@ impl Outside for Side {
         }
         Some(Taken { datagrams: count, queued: true })
     }
-    fn transmit_message(
-        &mut self,
-        route: SendPath,
-        (first, next): (&mut [u8], &mut [u8]),
-        payload: &Slice,
-        (segment_bytes, count): (u32, u32),
-        _: bool,
-    ) -> Option<Taken> {
+    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, cut: Cut, _: bool) -> Option<Taken> {
+        let Cut { segment_bytes, count, each_bytes, streams } = cut;
         self.together.as_mut()?.push(count);
-        self.least_bytes = first.len() + segment_bytes as usize;
+        (self.least_bytes, self.streams) = (each_bytes, streams);
         let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
         let mut sent = Sent::Done;
         for index in 0..count {
@@ -312,6 +309,32 @@ fn segments_of_a_message_leave_together() {
         let eager = &pair.sides[1].eager;
         assert!(eager.len() == sizes.len() && eager.iter().zip(sizes).all(|(one, bytes)| is_pattern(one, bytes as usize)));
         assert_eq!((pair.sides[0].ended.len(), pair.ends[0].counters.segments_again, pair.ends[1].counters.refused_frames), (sizes.len(), 0, 0));
+    }
+}
+
+/// Long messages are made by the stores with which they arrive sooner, in datagrams that such stores can write; short ones by ordinary ones.
+#[test]
+fn messages_are_made_by_the_faster_stores() {
+    for (bytes, streaming_is_faster) in [(16_384, true), (16_384, false), (5_000, true)] {
+        let mut pair = Pair::new(one_rail());
+        pair.sides[0].together = Some(Vec::new());
+        let mut streamed = Vec::new();
+        for send in 0..6000 {
+            pair.ends[0].send(pair.now_ns, 1, b"envelope", send, bytes, false).unwrap();
+            pair.ends[0].flush(pair.now_ns, &mut pair.sides[0]);
+            let Side { streams, out, .. } = &pair.sides[0];
+            let steps = out.iter().all(|(_, datagram)| datagram.len() == out[0].1.len() && datagram.len().is_multiple_of(wire::STEP_BYTES));
+            assert!(out.len() > 1 && (steps || !streams));
+            streamed.push(*streams);
+            pair.now_ns += if *streams == streaming_is_faster { 20_000 } else { 40_000 };
+            pair.run(MS);
+            assert!(is_pattern(&pair.sides[1].eager.pop().unwrap(), bytes as usize) && pair.sides[0].ended.pop() == Some((send, true)));
+            pair.ends[1].release(pair.now_ns, 0, bytes);
+            pair.captured = Default::default();
+        }
+        let late = streamed[4000..].iter().filter(|&&streams| streams).count();
+        let expected = if bytes > 8192 { streaming_is_faster as usize * 2000 } else { 0 };
+        assert_eq!((late, streamed.contains(&true)), (expected, bytes > 8192), "{bytes}, {streaming_is_faster}");
     }
 }
 

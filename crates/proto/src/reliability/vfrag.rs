@@ -19,8 +19,8 @@ pub struct Vfrag {
     sent_ns: [u64; RAILS_MAX],
     /// It stands in a queue of things to send.
     pub queued: bool,
-    /// By which stores its datagrams are made, and when the first ones were; not known before that.
-    pub made: Option<(Block, u64)>,
+    /// By which stores its datagrams are made where that is chosen, and when the first ones were.
+    made: Option<(Block, u64)>,
 }
 
 impl Vfrag {
@@ -48,6 +48,14 @@ impl Vfrag {
 
     pub fn is_acked(&self) -> bool {
         self.acked == self.all()
+    }
+
+    /// The first of its datagrams are made now, of a message or a transfer of `bytes`, or others of them: by which stores, if that is chosen.
+    pub fn begin(&mut self, making: &Making, bytes: u64, now_ns: u64) -> Option<(Block, u64)> {
+        if self.left == 0 {
+            self.made = making.begin(bytes).map(|block| (block, now_ns));
+        }
+        self.made
     }
 
     /// All of it has been acknowledged.

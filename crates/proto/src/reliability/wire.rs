@@ -10,7 +10,7 @@
 //! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
 //! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
 //! | 32..48 | authenticator over everything else |
-//! | 48.. | frames, then payload; after a segment that is alone ([`Lone`]) there may be padding, so that datagrams are of one length |
+//! | 48.. | frames, then payload; what follows is padding, so that datagrams are of one length, and that stores can write which write many bytes at once |
 //!
 //! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
 
@@ -344,8 +344,9 @@ impl<'a> Packet<'a> {
                 _ => {}
             }
         }
-        let sound = if direct { data == 1 && messages == 0 && expected <= payload.len() } else { data == 0 && expected == payload.len() };
-        sound.then(|| Packet { payload: &payload[..expected], ..packet })
+        let sound = if direct { data == 1 && messages == 0 } else { data == 0 };
+        let payload = payload.get(..expected).filter(|_| sound)?;
+        Some(Packet { payload, ..packet })
     }
 
     /// The frames, to be read in order.
@@ -367,6 +368,8 @@ pub struct Run<'a> {
     each_bytes: usize,
 }
 
+/// Where stores that go past the caches make the datagrams of a run, each is a multiple of so many bytes if that fits: they write no less.
+pub const STEP_BYTES: usize = 32;
 /// What one call sends at most as a run of datagrams, bytes: an IP packet without its headers.
 pub const RUN_BYTES_MAX: u32 = 65_535 - 48;
 /// Header and frame of each datagram of a [`Run`] of a transfer, and at most.
