@@ -31,6 +31,14 @@ pub struct Laid {
     pub tail_bytes: usize,
 }
 
+impl Laid {
+    /// Which of the first two messages the last two are, if both are: two alone are given once more, in whatever order.
+    fn again(&self) -> Option<[usize; 2]> {
+        let again = |lane: usize| (0..2).find(|&one| self.heads[lane] == self.heads[one] && self.bodies[lane] == self.bodies[one]);
+        Some([again(2)?, again(3)?])
+    }
+}
+
 /// How a body is put elsewhere while its tag is made, if it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Copied {
@@ -84,11 +92,11 @@ mod x86 {
     use super::{Ahead, Copied, LANES, Laid, Parts, RATE_BYTES, Tag, half, wide};
     use crate::stores::Stores;
 
-    /// The state after key and nonce, the same for each message, in the registers that the core has.
+    /// The state after key and nonce, the same for each message, in the registers that the core has. Two messages take half as long in the narrower ones.
     #[derive(Clone)]
     #[allow(clippy::large_enum_variant, reason = "there is one of them for a job")]
     pub enum Lanes {
-        Wide(wide::Start),
+        Wide(wide::Start, half::Start),
         Half(half::Start),
     }
 
@@ -100,8 +108,9 @@ mod x86 {
 
         /// In all ways that the core can, the fastest first.
         pub fn all(key: &[u8; 16], nonce: &[u8; 16]) -> impl Iterator<Item = Lanes> {
-            let wide = wide::start(key, nonce).map(Lanes::Wide);
-            wide.into_iter().chain(half::start(key, nonce).map(Lanes::Half))
+            let half = half::start(key, nonce);
+            let wide = wide::start(key, nonce).zip(half).map(|(wide, half)| Lanes::Wide(wide, half));
+            wide.into_iter().chain(half.map(Lanes::Half))
         }
 
         /// The tags of four messages, each `heads` then `bodies`. As many bytes as these have are brought from `ahead`.
@@ -131,13 +140,17 @@ mod x86 {
             let streams = copied == Copied::By(Stores::Streaming) && laid.to.iter().all(|to| to.addr().is_multiple_of(RATE_BYTES));
             // SAFETY: the core can, or there would be no `self`; the rest is promised, or has just been seen.
             unsafe {
-                match (self, copied) {
-                    (Lanes::Wide(start), Copied::Not) => wide::tags::<NOT>(*start, laid, ahead),
-                    (Lanes::Wide(start), Copied::By(_)) if streams => wide::tags::<STREAMING>(*start, laid, ahead),
-                    (Lanes::Wide(start), Copied::By(_)) => wide::tags::<ORDINARY>(*start, laid, ahead),
-                    (Lanes::Half(start), Copied::Not) => half::tags::<NOT>(*start, laid, ahead),
-                    (Lanes::Half(start), Copied::By(_)) if streams => half::tags::<STREAMING>(*start, laid, ahead),
-                    (Lanes::Half(start), Copied::By(_)) => half::tags::<ORDINARY>(*start, laid, ahead),
+                match self {
+                    Lanes::Wide(start, _) if laid.again().is_none() => match copied {
+                        Copied::Not => wide::tags::<NOT>(*start, laid, ahead),
+                        Copied::By(_) if streams => wide::tags::<STREAMING>(*start, laid, ahead),
+                        Copied::By(_) => wide::tags::<ORDINARY>(*start, laid, ahead),
+                    },
+                    Lanes::Wide(_, start) | Lanes::Half(start) => match copied {
+                        Copied::Not => half::tags::<NOT>(*start, laid, ahead),
+                        Copied::By(_) if streams => half::tags::<STREAMING>(*start, laid, ahead),
+                        Copied::By(_) => half::tags::<ORDINARY>(*start, laid, ahead),
+                    },
                 }
             }
         }
@@ -290,12 +303,10 @@ mod half {
     pub unsafe fn tags<const COPY: u8>(s: Start, laid: &Laid, ahead: Ahead) -> [Tag; LANES] {
         // SAFETY: as promised.
         let [first, second] = unsafe { two::<COPY>(s, laid, 0, ahead) };
-        // Two messages alone are given once more, in whatever order.
-        let again = |lane: usize| (0..2).find(|&one| laid.heads[lane] == laid.heads[one] && laid.bodies[lane] == laid.bodies[one]);
-        let [third, fourth] = match (again(2), again(3)) {
-            (Some(third), Some(fourth)) => [third, fourth].map(|one| [first, second][one]),
+        let [third, fourth] = match laid.again() {
+            Some(again) => again.map(|one| [first, second][one]),
             // SAFETY: as promised.
-            _ => unsafe { two::<COPY>(s, laid, 2, ahead) },
+            None => unsafe { two::<COPY>(s, laid, 2, ahead) },
         };
         [first, second, third, fourth]
     }
