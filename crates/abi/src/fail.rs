@@ -23,27 +23,40 @@ pub fn fail_on(comm: Comm, function: &str, error: Box<Error>) -> c_int {
 /// The code of a call that may only be made between initialization and finalization, where it is made outside.
 #[inline(always)]
 pub fn outside(function: &str) -> Option<c_int> {
-    mpi::world::get().err().map(|error| fail(function, error))
+    if mpi::world::is_usable() { None } else { Some(fail_outside(function)) }
+}
+
+/// Apart, so that a call that is made inside saves nothing for it.
+#[cold]
+#[inline(never)]
+fn fail_outside(function: &str) -> c_int {
+    fail(function, mpi::world::unusable())
 }
 
 /// The code of a finished call: `MPI_SUCCESS`, or what raising the error gives.
 #[inline(always)]
 pub fn finish(function: &str, result: Result<()>) -> c_int {
-    mpi::tool::settle();
-    match result {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => fail(function, error),
-    }
+    if result.is_ok() && !mpi::tool::is_unsettled() { MPI_SUCCESS } else { finish_otherwise(function, result) }
 }
 
 /// As [`finish`], for a call on a communicator.
 #[inline(always)]
 pub fn finish_on(comm: Comm, function: &str, result: Result<()>) -> c_int {
+    if result.is_ok() && !mpi::tool::is_unsettled() { MPI_SUCCESS } else { finish_otherwise_on(comm, function, result) }
+}
+
+#[cold]
+#[inline(never)]
+fn finish_otherwise(function: &str, result: Result<()>) -> c_int {
     mpi::tool::settle();
-    match result {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => fail_on(comm, function, error),
-    }
+    result.map_or_else(|error| fail(function, error), |()| MPI_SUCCESS)
+}
+
+#[cold]
+#[inline(never)]
+fn finish_otherwise_on(comm: Comm, function: &str, result: Result<()>) -> c_int {
+    mpi::tool::settle();
+    result.map_or_else(|error| fail_on(comm, function, error), |()| MPI_SUCCESS)
 }
 
 /// As [`finish`], for a call that makes an object which `errhandler` was meant for.

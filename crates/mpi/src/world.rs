@@ -87,6 +87,12 @@ pub fn get() -> Result<&'static World> {
     unsafe { WORLD.load(Ordering::Acquire).as_ref() }.ok_or_else(unusable)
 }
 
+/// Whether MPI is initialized and not finalized.
+#[inline]
+pub fn is_usable() -> bool {
+    !WORLD.load(Ordering::Acquire).is_null()
+}
+
 /// Why MPI cannot be used now.
 #[cold]
 pub fn unusable() -> Box<Error> {

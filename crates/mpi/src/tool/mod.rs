@@ -123,9 +123,15 @@ pub fn wants_threads() -> bool {
 /// Calls back for events that have happened. At the end of every call, with nothing held.
 #[inline(always)]
 pub fn settle() {
-    if trace::events::pending() {
+    if is_unsettled() {
         event::deliver();
     }
+}
+
+/// Whether there are such events.
+#[inline(always)]
+pub fn is_unsettled() -> bool {
+    trace::events::pending()
 }
 
 /// Item `index` of a table.
