@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use proto::reliability::seal::{TestSeal, open_datagram, seal_datagram};
-use proto::reliability::wire::{FIXED_BYTES, Frame, HEADER_BYTES, Header, Packet, RUN_HEAD_BYTES, Run, begin, finish};
+use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Header, Packet, RUN_HEAD_BYTES, Run, begin, finish};
 use proto::reliability::{Begun, Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, SendPath, Sent, Slice};
 
 pub const SEAL: TestSeal = TestSeal(1);

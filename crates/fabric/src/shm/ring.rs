@@ -462,13 +462,14 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// The body must be readable.
     #[inline]
     unsafe fn begin(&mut self, body: &Body, piece: usize) -> Begun {
-        if piece < STREAMING_BYTES_MIN || body.start().is_none() {
+        if piece < STREAMING_BYTES_MIN {
             return Begun::ORDINARY;
         }
         let Producer { trials, bulk, size, bulk_tail, returns, .. } = self;
         let reading = || Reading::from_word(returns.readings[stores::class_of(body.len())].load(Ordering::Relaxed));
         // SAFETY: the caller's promise.
-        trials.begin(body.len(), piece, reading, || bulk.ticks(), |stores, bytes| unsafe { write(bulk, (*size, *bulk_tail), body, 0, bytes, stores) })
+        let packs = body.start().is_none();
+        trials.begin((body.len(), packs), piece, reading, || bulk.ticks(), |stores, bytes| unsafe { write(bulk, (*size, *bulk_tail), body, 0, bytes, stores) })
     }
 
     /// Whether there is room for a slot and `further` ones, as far as the receiver has read.

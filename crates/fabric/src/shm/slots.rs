@@ -709,7 +709,8 @@ impl Slots<'_> {
         }
         let mut trials = self.trials.lock().unwrap_or_else(|e| e.into_inner());
         // Members do not tell what it takes them to read.
-        let Begun { stores, written, .. } = trials.begin(data.len(), data.len(), Reading::default, sys::ticks, |stores, bytes| write(stores, 0, bytes));
+        let Begun { stores, written, .. } =
+            trials.begin((data.len(), false), data.len(), Reading::default, sys::ticks, |stores, bytes| write(stores, 0, bytes));
         drop(trials);
         write(stores, written, data.len() - written);
     }

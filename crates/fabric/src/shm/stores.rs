@@ -140,21 +140,24 @@ impl Class {
     }
 }
 
-/// What the trials on one ring said, for four classes of lengths; the last is for all longer bodies.
+/// What the trials on one ring said, for four classes of lengths, the last for all longer bodies; and for those that are packed, which takes longer.
 #[derive(Default)]
 pub struct Trials {
-    classes: [Class; CLASSES],
+    classes: [[Class; CLASSES]; 2],
 }
 
+/// The length of a body, and whether it is packed on its way.
+pub type Written = (usize, bool);
+
 impl Trials {
-    fn class(&mut self, bytes: usize) -> &mut Class {
-        &mut self.classes[class_of(bytes)]
+    fn class(&mut self, (bytes, packs): Written) -> &mut Class {
+        &mut self.classes[packs as usize][class_of(bytes)]
     }
 
-    /// The stores for a body of `bytes`, which is at least [`STREAMING_BYTES_MIN`] long, and whether it begins with a trial of others.
+    /// The stores for a body which is at least [`STREAMING_BYTES_MIN`] long, and whether it begins with a trial of others.
     #[inline]
-    fn next(&mut self, bytes: usize, reading: impl FnOnce() -> Reading) -> (Stores, Option<Stores>) {
-        let class = self.class(bytes);
+    fn next(&mut self, body: Written, reading: impl FnOnce() -> Reading) -> (Stores, Option<Stores>) {
+        let class = self.class(body);
         if class.plain > 0 {
             class.plain -= 1;
             class.bodies = class.bodies.wrapping_add(1);
@@ -163,29 +166,29 @@ impl Trials {
         class.closely(reading)
     }
 
-    /// The stores for a body of `bytes`, of which `available` are written next, and how many of these a trial has written already: by `write`, which gets the
+    /// The stores for a body, of which `available` bytes are written next, and how many of these a trial has written already: by `write`, which gets the
     /// stores and a number of bytes. `ticks` waits until all that was written can be seen, and tells the time; `reading` is what the reader has told.
     #[inline]
     pub fn begin(
         &mut self,
-        bytes: usize,
+        body: Written,
         available: usize,
         reading: impl FnOnce() -> Reading,
         ticks: impl Fn() -> u64,
         write: impl FnOnce(Stores, usize),
     ) -> Begun {
-        let (stores, trial) = self.next(bytes, reading);
+        let (stores, trial) = self.next(body, reading);
         let Some(tried) = trial else { return Begun { stores, written: 0, trial } };
         let part = trial_bytes(available);
         let before = ticks();
         write(tried, part);
-        self.took(bytes, tried, part, ticks().wrapping_sub(before));
+        self.took(body, tried, part, ticks().wrapping_sub(before));
         Begun { stores, written: part, trial }
     }
 
-    /// A trial with the first `part` bytes of a body of `bytes` took so many ticks.
-    fn took(&mut self, bytes: usize, stores: Stores, part: usize, ticks: u64) {
-        let (class, ticks) = (self.class(bytes), scaled(part, ticks));
+    /// A trial with the first `part` bytes of a body took so many ticks.
+    fn took(&mut self, body: Written, stores: Stores, part: usize, ticks: u64) {
+        let (class, ticks) = (self.class(body), scaled(part, ticks));
         match stores {
             Stores::Ordinary => class.ordinary = ticks,
             Stores::Streaming => class.streaming = ticks,
@@ -207,9 +210,9 @@ mod tests {
     fn play_told(trials: &mut Trials, bytes: usize, bodies: u16, reading: Reading, cost: impl Fn(Stores) -> u64) -> u16 {
         let mut streamed = 0;
         for _ in 0..bodies {
-            let (best, trial) = trials.next(bytes, || reading);
+            let (best, trial) = trials.next((bytes, false), || reading);
             if let Some(stores) = trial {
-                trials.took(bytes, stores, bytes.min(TRIAL_BYTES_MAX), cost(stores));
+                trials.took((bytes, false), stores, bytes.min(TRIAL_BYTES_MAX), cost(stores));
             }
             streamed += (best == Stores::Streaming) as u16;
         }
@@ -233,14 +236,14 @@ mod tests {
     fn what_the_first_bodies_say_is_soon_corrected() {
         let mut trials = Trials::default();
         for number in 0..40 {
-            let (_, trial) = trials.next(4096, Reading::default);
+            let (_, trial) = trials.next((4096, false), Reading::default);
             if let Some(stores) = trial {
                 // Pages that have to be mapped.
                 let cold = if number < 2 && stores == Stores::Ordinary { 50_000 } else { 0 };
-                trials.took(4096, stores, 4096, cold + if stores == Stores::Ordinary { 100 } else { 900 });
+                trials.took((4096, false), stores, 4096, cold + if stores == Stores::Ordinary { 100 } else { 900 });
             }
         }
-        assert_eq!(trials.next(4096, Reading::default).0, Stores::Ordinary);
+        assert_eq!(trials.next((4096, false), Reading::default).0, Stores::Ordinary);
     }
 
     #[test]
@@ -248,8 +251,9 @@ mod tests {
         let mut trials = Trials::default();
         play(&mut trials, 512, 64, |stores| if stores == Stores::Ordinary { 1 } else { 2 });
         play(&mut trials, 8192, 64, |stores| if stores == Stores::Ordinary { 4 } else { 1 });
-        assert_eq!(trials.next(600, Reading::default).0, Stores::Ordinary);
-        assert_eq!(trials.next(65536, Reading::default).0, Stores::Streaming);
+        assert_eq!(trials.next((600, false), Reading::default).0, Stores::Ordinary);
+        assert_eq!(trials.next((65536, false), Reading::default).0, Stores::Streaming);
+        assert_eq!(trials.next((65536, true), Reading::default).0, Stores::Ordinary, "packed bodies have their own");
     }
 
     /// As measured: cores that share a cache, where a line that another core has read last takes longer to write than to stream, and cores that share none.

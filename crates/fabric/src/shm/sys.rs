@@ -2,6 +2,7 @@
 
 use super::abreast::{Order, Trial};
 use crate::Error;
+use crate::stores::{Stores, fence};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -130,8 +131,8 @@ impl Area {
         }
     }
 
-    /// As [`Area::fill`], by stores that go past the caches, where the processor has them and the body lies in one piece. They can be seen by others
-    /// before what is stored after this returns.
+    /// As [`Area::fill`], by stores that go past the caches, where the processor has them. They can be seen by others before what is stored after this
+    /// returns.
     ///
     /// # Safety
     /// As there.
@@ -139,8 +140,24 @@ impl Area {
     pub unsafe fn stream(&self, body: &crate::Body, from: usize) {
         match body.start() {
             Some(start) => copy_streaming(start.add(from), self.start, self.bytes),
-            None => self.fill(body, from),
+            None => self.stream_packed(body, from),
         }
+    }
+
+    /// As [`Area::stream`] of a body that has to be packed, which writes less than a line at a time: so it is packed into this core's cache first.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn stream_packed(&self, body: &crate::Body, from: usize) {
+        let mut packed = Lines([const { std::mem::MaybeUninit::uninit() }; PACKED_BYTES]);
+        let packed = packed.0.as_mut_ptr().cast::<u8>();
+        for at in (0..self.bytes).step_by(PACKED_BYTES) {
+            let bytes = PACKED_BYTES.min(self.bytes - at);
+            body.copy_to(from + at, packed, bytes);
+            copy_past_caches(packed, self.start.add(at), bytes);
+        }
+        fence(Stores::Streaming);
     }
 
     /// Copies this whole area to `to`.
@@ -208,15 +225,33 @@ pub fn prefetch_for_store<T>(address: *const T) {
     let _ = address;
 }
 
+/// Bytes that are packed at a time before they go past the caches.
+const PACKED_BYTES: usize = 4 << 10;
+
+/// Memory for them.
+#[repr(align(64))]
+struct Lines([std::mem::MaybeUninit<u8>; PACKED_BYTES]);
+
 /// Copies `bytes`, all but the lines of which they fill a part by stores that go past the caches, where there are such.
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.
 #[inline]
 pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
+    copy_past_caches(from, to, bytes);
+    // Streaming stores keep no order, not even that of the release that says that they are there.
+    fence(Stores::Streaming);
+}
+
+/// As [`copy_streaming`], without the fence that makes them visible before what is stored next.
+///
+/// # Safety
+/// As there.
+#[inline]
+unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         let head = to.align_offset(64).min(bytes);
         std::ptr::copy_nonoverlapping(from, to, head);
         let (from, to, bytes) = (from.add(head), to.add(head), bytes - head);
@@ -231,8 +266,6 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
             _mm_stream_si128(to.add(3), d);
         }
         std::ptr::copy_nonoverlapping(from.add(64 * lines), to.add(64 * lines), bytes - 64 * lines);
-        // Streaming stores keep no order, not even that of the release that says that they are there.
-        _mm_sfence();
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     std::ptr::copy_nonoverlapping(from, to, bytes);
@@ -660,6 +693,35 @@ mod tests {
                 let found = copied(&|from, to| unsafe { assert_eq!(lines_from_end(from, to, bytes), bytes % LINE_BYTES) });
                 expected[place..place + bytes % LINE_BYTES].fill(0);
                 assert_eq!(found, expected, "the lines of {bytes} bytes");
+            }
+        }
+    }
+
+    /// A body's bytes, each of which knows its place.
+    struct Bytes<'a>(&'a [u8]);
+
+    // SAFETY: exactly the bytes asked for are written.
+    unsafe impl crate::Scattered for Bytes<'_> {
+        unsafe fn write(&self, offset: usize, to: *mut u8, bytes: usize) {
+            self.0[offset..][..bytes].as_ptr().copy_to_nonoverlapping(to, bytes);
+        }
+    }
+
+    /// In one piece or packed on the way, in any place.
+    #[test]
+    fn what_goes_past_the_caches_is_all_there_and_nothing_else() {
+        let from: Vec<u8> = (0..4 * PACKED_BYTES).map(|at| (at * 31 % 251) as u8 + 1).collect();
+        let bytes = Bytes(&from);
+        // SAFETY: they stay.
+        for body in [unsafe { crate::Body::new(from.as_ptr(), from.len()) }, crate::Body::scattered(&bytes, from.len())] {
+            for length in (0..200).chain([0, 1, 63, 64, 65, 640, PACKED_BYTES].map(|more| PACKED_BYTES + more)) {
+                for (start, place) in [(0, 0), (1, 0), (0, 1), (63, 17), (PACKED_BYTES, 64), (31, 32)] {
+                    let (mut to, mut expected) = (vec![0; 4 * PACKED_BYTES], vec![0; 4 * PACKED_BYTES]);
+                    // SAFETY: both have so many bytes from there on.
+                    unsafe { Area { start: to[place..].as_mut_ptr(), bytes: length }.stream(&body, start) };
+                    expected[place..place + length].copy_from_slice(&from[start..start + length]);
+                    assert!(to == expected, "{length} bytes from {start} to {place}");
+                }
             }
         }
     }
