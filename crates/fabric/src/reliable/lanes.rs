@@ -4,7 +4,7 @@
 //!
 //! Source: draft-irtf-cfrg-aegis-aead, "The AEGIS-128L Algorithm" and "Using AEGIS as a MAC".
 
-use proto::reliability::wire::{TAG_BYTES, Tag};
+use proto::reliability::wire::{STEP_BYTES, TAG_BYTES, Tag};
 
 use crate::stores::Stores;
 
@@ -12,6 +12,9 @@ use crate::stores::Stores;
 pub const LANES: usize = 4;
 /// What one step takes in of each message; the first parts of messages are whole multiples of it.
 pub const RATE_BYTES: usize = 32;
+
+/// Datagrams that streaming stores make begin where these can write.
+const _: () = assert!(STEP_BYTES.is_multiple_of(RATE_BYTES));
 
 /// The parts of messages, by lane.
 pub type Parts<'a> = [&'a [u8]; LANES];

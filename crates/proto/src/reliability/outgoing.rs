@@ -413,7 +413,7 @@ impl Endpoint {
         let message = active.message(sequence).expect("has just been found");
         let (start, length) = message.vfrag.range(segment);
         let (total_bytes, segment_bytes) = (message.vfrag.bytes(), message.vfrag.segment_bytes());
-        let streams = message.vfrag.begin(&self.making, total_bytes as u64, now_ns).is_some_and(|(block, _)| block.streams);
+        let streams = message.vfrag.streams(&self.making, total_bytes as u64, now_ns);
         let frame =
             |segment, envelope| Frame::Message(Message { sequence, class: message.class, total_bytes, segment, segment_bytes: segment_bytes as u16, envelope });
         frame(segment, if segment == 0 { message.envelope.as_slice() } else { &[] }).write(&mut out);
@@ -459,7 +459,7 @@ impl Endpoint {
         let (send, window) = (transfer.send, transfer.window);
         let bytes = transfer.bytes;
         let vfrag = transfer.vfrag(index).expect("has just been found");
-        let made = vfrag.begin(&self.making, bytes, now_ns);
+        let streams = vfrag.streams(&self.making, bytes, now_ns);
         let segment = vfrag.pending().expect("has just been found");
         let (start, length) = vfrag.range(segment);
         let data = Data { window, vfrag: index, vfrag_bytes: vfrag.bytes(), segment, segment_bytes: vfrag.segment_bytes() as u16 };
@@ -480,7 +480,7 @@ impl Endpoint {
         let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
         let reference = Reference::Transfer(id);
-        let (segment_bytes, streams) = (data.segment_bytes as u32, made.is_some_and(|(block, _)| block.streams));
+        let segment_bytes = data.segment_bytes as u32;
         let cut = Cut { segment_bytes, count, each_bytes: out.len() + segment_bytes as usize, streams };
         let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, now_ns, outside) } else { None };
         let alone = Slice { length_bytes: length, ..whole };

@@ -50,12 +50,12 @@ impl Vfrag {
         self.acked == self.all()
     }
 
-    /// The first of its datagrams are made now, of a message or a transfer of `bytes`, or others of them: by which stores, if that is chosen.
-    pub fn begin(&mut self, making: &Making, bytes: u64, now_ns: u64) -> Option<(Block, u64)> {
+    /// The first of its datagrams are made now, of a message or a transfer of `bytes`, or others of them: whether by streaming stores.
+    pub fn streams(&mut self, making: &Making, bytes: u64, now_ns: u64) -> bool {
         if self.left == 0 {
             self.made = making.begin(bytes).map(|block| (block, now_ns));
         }
-        self.made
+        self.made.is_some_and(|(block, _)| block.streams)
     }
 
     /// All of it has been acknowledged.

@@ -10,7 +10,7 @@
 //! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
 //! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
 //! | 32..48 | authenticator over everything else |
-//! | 48.. | frames, then payload; what follows is padding, so that datagrams are of one length, and that stores can write which write many bytes at once |
+//! | 48.. | frames, then payload; after a segment of a transfer, or of the only message where that has several, there may be padding: datagrams are of one length so, and can be made by stores that write many bytes at once |
 //!
 //! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
 
@@ -330,12 +330,13 @@ impl<'a> Packet<'a> {
             return Some(Packet { header, frames, payload, lone: Some(Lone::Message(Message { envelope: &[], ..message })) });
         }
         let packet = Packet { header, frames, payload, lone: None };
-        let (mut expected, mut data, mut messages) = (0, 0, 0);
+        let (mut expected, mut data, mut messages, mut several) = (0, 0, 0, false);
         while !reader.0.is_empty() {
             match reader.frame(&mut room)? {
                 Frame::Message(message) => {
                     expected += message.length_bytes();
                     messages += 1;
+                    several = message.segments() > 1;
                 }
                 Frame::Data(frame) => {
                     expected += frame.length_bytes();
@@ -344,7 +345,7 @@ impl<'a> Packet<'a> {
                 _ => {}
             }
         }
-        let sound = if direct { data == 1 && messages == 0 } else { data == 0 };
+        let sound = if direct { data == 1 && messages == 0 } else { data == 0 && (expected == payload.len() || messages == 1 && several) };
         let payload = payload.get(..expected).filter(|_| sound)?;
         Some(Packet { payload, ..packet })
     }
