@@ -50,9 +50,7 @@ impl<W: Worker> Machine<W> {
     #[inline]
     pub fn announce(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index());
-        if let State::Posted { context, place } = r.state
-            && r.buffer.len() > self.announce_above_bytes
-        {
+        if let State::Posted { context, place, announces: true } = r.state {
             self.announce_large(id, process, context, place);
         }
     }
@@ -84,9 +82,6 @@ impl<W: Worker> Machine<W> {
             return;
         }
         let envelope = envelope_of(key, pattern.source, pattern.tag);
-        if !self.may_pay(envelope) {
-            return;
-        }
         let buffer = &self.requests.at(id.index()).buffer;
         let list = buffer.list();
         let Some((address, pieces)) = buffer.told(list.as_ref()) else { return };
@@ -131,7 +126,7 @@ impl<W: Worker> Machine<W> {
         }
         let (key, pattern) = self.matcher.posted(context, place);
         let envelope = envelope_of(key, pattern.source, pattern.tag);
-        if !self.matcher.may_announce(context, place) || !self.may_pay(envelope) {
+        if !self.matcher.may_announce(context, place) {
             return;
         }
         let (seen, epoch) = (self.peers[process as usize].seen, self.peers[process as usize].speculation.epoch);
@@ -203,7 +198,7 @@ impl<W: Worker> Machine<W> {
     }
 
     /// Whether announcing a receive may pay: not while its envelope pauses. Counts the receive.
-    fn may_pay(&mut self, envelope: usage::Envelope) -> bool {
+    pub(super) fn may_pay(&mut self, envelope: usage::Envelope) -> bool {
         let allowed = self.usage.allows(envelope);
         self.worker.count(Count::RtrSuppressed, !allowed as u64);
         allowed
@@ -399,7 +394,7 @@ impl<W: Worker> Machine<W> {
     pub(super) fn arrive_start(&mut self, peer: u32, envelope: Envelope, start: Start) -> Result<bool, W::Fault> {
         let id = RequestId::from_raw(start.receiver);
         let Some(r) = self.requests.find(id) else { return Ok(false) };
-        let State::Posted { context, place } = r.state else { return Ok(false) };
+        let State::Posted { context, place, .. } = r.state else { return Ok(false) };
         let Some(announced) = r.announced.filter(|a| a.process == peer) else { return Ok(false) };
         let (key, pattern) = self.matcher.posted(context, place);
         if key != envelope.context || !pattern.accepts(envelope.source, envelope.tag) || !self.cooperative_of(&announced)?.begun(announced.generation) {
@@ -555,7 +550,7 @@ impl<W: Worker> Machine<W> {
 
     /// Cancels a posted receive, now or as soon as it is known that no message is under way to it.
     pub(super) fn cancel_receive(&mut self, id: RequestId) -> Result<(), W::Fault> {
-        let Some(State::Posted { context, place }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
+        let Some(State::Posted { context, place, .. }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
         if let Some(announced) = self.requests.at(id.index()).announced {
             let peer = announced.process;
             if let Some(Known::Acks(_, receiver)) = self.peers[peer as usize].speculation.known.as_deref_mut() {

@@ -100,7 +100,7 @@ impl<W: Worker> Machine<W> {
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index());
             let lost = match (r.state, wire::parse(r.head)) {
-                (State::Posted { context, place }, _) => {
+                (State::Posted { context, place, .. }, _) => {
                     let pattern = self.matcher.posted(context, place).1;
                     self.lost(context, pattern)
                 }
@@ -244,7 +244,7 @@ impl<W: Worker> Machine<W> {
     /// A receive that has just been posted ends at once where nobody can bring it to a good end.
     #[cold]
     pub(super) fn doubt(&mut self, id: RequestId) {
-        if let State::Posted { context, place } = self.requests.at(id.index()).state
+        if let State::Posted { context, place, .. } = self.requests.at(id.index()).state
             && let Some(process) = self.lost(context, self.matcher.posted(context, place).1)
         {
             self.fail_request(id, process);
@@ -285,7 +285,7 @@ impl<W: Worker> Machine<W> {
             let r = self.requests.at(id.index());
             match (r.state, r.peer) {
                 (State::Unmatched, peer) => all.push(peer),
-                (State::Posted { context, place }, _) => {
+                (State::Posted { context, place, .. }, _) => {
                     all.extend(self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1)));
                 }
                 _ => {}

@@ -539,7 +539,7 @@ impl<W: Worker> Machine<W> {
     /// Whether requests are under way, and all of them, as far as is looked, are ended by processes of which `asked` says so.
     pub fn depends_on(&self, asked: impl Fn(u32) -> bool) -> bool {
         self.requests.all_under_way(|request| match request.state {
-            State::Posted { context, place } => self.expected(context, self.matcher.posted(context, place).1).is_some_and(&asked),
+            State::Posted { context, place, .. } => self.expected(context, self.matcher.posted(context, place).1).is_some_and(&asked),
             _ => asked(request.peer),
         })
     }

@@ -205,7 +205,7 @@ impl<W: Worker> Machine<W> {
         if let Some((Kind::Eager, envelope, header)) = read(header)
             && let [_, whole_bytes] = *header.words()
             && let Some(r) = self.requests.find(id)
-            && let (State::Posted { context, place }, Some(announced)) = (r.state, r.announced)
+            && let (State::Posted { context, place, .. }, Some(announced)) = (r.state, r.announced)
             && announced.process == peer
             && announced.window != 0
         {

@@ -16,9 +16,9 @@ impl<W: Worker> Machine<W> {
     /// Starts a receive, which may be complete at once.
     #[inline]
     pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &W::Buffer) -> Result<RequestId, W::Fault> {
-        self.look_first(context, pattern, buffer.len())?;
+        let announces = self.look_first(context, pattern, buffer.len())?;
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
-        self.post(id, context, pattern)
+        self.post(id, context, pattern, announces)
     }
 
     /// The quick way: as [`Machine::receive`] into what `set` makes of a buffer that was used before, `bytes` long, for `owner`.
@@ -31,17 +31,17 @@ impl<W: Worker> Machine<W> {
         owner: u32,
         set: impl FnOnce(&mut W::Buffer),
     ) -> Result<RequestId, W::Fault> {
-        self.look_first(context, pattern, bytes)?;
+        let announces = self.look_first(context, pattern, bytes)?;
         let id = self.requests.insert_receive(set, owner);
-        self.post(id, context, pattern)
+        self.post(id, context, pattern, announces)
     }
 
     /// Gives request `id` the oldest message that it accepts, or lets it wait for one.
     #[inline(always)]
-    fn post(&mut self, id: RequestId, context: ContextIndex, pattern: Pattern) -> Result<RequestId, W::Fault> {
+    fn post(&mut self, id: RequestId, context: ContextIndex, pattern: Pattern, announces: bool) -> Result<RequestId, W::Fault> {
         match self.matcher.post(context, pattern, id.index()) {
             Err(place) => {
-                self.requests.at(id.index()).state = State::Posted { context, place };
+                self.requests.at(id.index()).state = State::Posted { context, place, announces };
                 if self.has_failures() {
                     self.doubt(id);
                 }
@@ -52,21 +52,23 @@ impl<W: Worker> Machine<W> {
     }
 
     /// The message of a long receive may have come: looks before it is announced (§3.2.1 of the paper on speculation).
-    /// Not where it is not going to be announced.
+    /// Not where it is not going to be announced. Returns whether it may be.
     #[inline(always)]
-    fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), W::Fault> {
-        if bytes > self.announce_above_bytes { self.look_before_announcing(context, pattern) } else { Ok(()) }
+    fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<bool, W::Fault> {
+        if bytes > self.announce_above_bytes { self.look_before_announcing(context, pattern) } else { Ok(false) }
     }
 
     #[inline(never)]
-    fn look_before_announcing(&mut self, context: ContextIndex, pattern: Pattern) -> Result<(), W::Fault> {
-        if self.matcher.peek(context, pattern).is_none() {
-            let envelope = envelope_of(self.matcher.key(context), pattern.source, pattern.tag);
-            if !self.usage.pauses(envelope) {
-                W::look(self)?;
-            }
+    fn look_before_announcing(&mut self, context: ContextIndex, pattern: Pattern) -> Result<bool, W::Fault> {
+        if self.matcher.peek(context, pattern).is_some() {
+            return Ok(false);
         }
-        Ok(())
+        let envelope = envelope_of(self.matcher.key(context), pattern.source, pattern.tag);
+        if !self.may_pay(envelope) {
+            return Ok(false);
+        }
+        W::look(self)?;
+        Ok(true)
     }
 
     /// Gives a message that came before to request `id`.

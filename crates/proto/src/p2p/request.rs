@@ -145,6 +145,8 @@ pub enum State {
     Posted {
         context: u32,
         place: u32,
+        /// Announcing it may pay, as far as its length and its envelope say.
+        announces: bool,
     },
     /// A receive whose message is being fetched.
     Fetching,

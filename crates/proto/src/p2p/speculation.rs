@@ -52,17 +52,24 @@ pub(super) enum Known {
 
 impl Known {
     /// Message number `number` has left.
-    #[inline]
+    #[inline(always)]
     pub fn sent(&mut self, number: u32, context: Context, tag: i32, request: Option<u64>) {
-        match (self, request) {
-            (Known::Sequence(sender), _) => {
+        match self {
+            Known::Sequence(sender) => {
                 sender.sent(number, context.raw(), tag, request);
             }
-            (Known::Acks(..), _) if collective(context.raw()) => {}
-            (Known::Acks(sender, _), Some(request)) => {
+            Known::Acks(sender, _) => Known::sent_by_acks(sender, context, tag, request),
+        }
+    }
+
+    #[inline(never)]
+    fn sent_by_acks(sender: &mut acks::Sender, context: Context, tag: i32, request: Option<u64>) {
+        match request {
+            _ if collective(context.raw()) => {}
+            Some(request) => {
                 sender.offer(context.raw(), tag, request);
             }
-            (Known::Acks(sender, _), None) => sender.eager(context.raw(), tag),
+            None => sender.eager(context.raw(), tag),
         }
     }
 

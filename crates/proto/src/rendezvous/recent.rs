@@ -27,12 +27,6 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         Recent { entries_max: entries_max.max(1), places: FxHashMap::default(), nodes: Pool::default(), order: List::EMPTY }
     }
 
-    /// The value of `key`, which is not used by this.
-    #[inline]
-    pub fn peek(&self, key: &K) -> Option<&V> {
-        self.places.get(key).map(|&at| &self.nodes[at].value)
-    }
-
     /// The value of `key`, which is used by this.
     #[inline]
     pub fn find(&mut self, key: &K) -> Option<&mut V> {
@@ -90,12 +84,11 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Find(u8),
-        Peek(u8),
         Insert(u8),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![(0..12u8).prop_map(Step::Find), (0..12u8).prop_map(Step::Peek), (0..12u8).prop_map(Step::Insert)];
+        let step = prop_oneof![(0..12u8).prop_map(Step::Find), (0..12u8).prop_map(Step::Insert)];
         prop::collection::vec(step, 0..200)
     }
 
@@ -108,7 +101,6 @@ mod tests {
             for (number, step) in steps.into_iter().enumerate() {
                 let at = |expected: &[(u8, usize)], key| expected.iter().position(|(k, _)| *k == key);
                 match step {
-                    Step::Peek(key) => prop_assert_eq!(table.peek(&key).copied(), at(&expected, key).map(|at| expected[at].1)),
                     Step::Find(key) => {
                         let entry = at(&expected, key).map(|at| expected.remove(at));
                         expected.extend(entry);

@@ -72,11 +72,17 @@ impl<const H: usize, const R: usize> Sender<H, R> {
 
     /// Message number `number` (counted modulo 2^32) has left, by whatever protocol. The RTR that it answers is used up.
     /// `request` names it while it waits to be fetched.
-    #[inline]
+    #[inline(always)]
     pub fn sent(&mut self, number: u32, context: u64, tag: i32, request: Option<u64>) -> Option<Rtr> {
-        let at = self.rtrs.iter().position(|rtr| rtr.accepts(context, tag));
-        self.history[number as usize % H] = Sent { context, tag, request, assigned: at.is_some() };
-        at.and_then(|at| self.rtrs.remove(at))
+        self.history[number as usize % H] = Sent { context, tag, request, assigned: false };
+        if self.rtrs.is_empty() { None } else { self.assign(number, context, tag) }
+    }
+
+    #[inline(never)]
+    fn assign(&mut self, number: u32, context: u64, tag: i32) -> Option<Rtr> {
+        let at = self.rtrs.iter().position(|rtr| rtr.accepts(context, tag))?;
+        self.history[number as usize % H].assigned = true;
+        self.rtrs.remove(at)
     }
 
     /// An RTR has come, when `sent` messages had left (counted modulo 2^32).

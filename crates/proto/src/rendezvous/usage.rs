@@ -143,18 +143,6 @@ impl Usage {
         }
     }
 
-    /// Whether [`Usage::allows`] would say no.
-    pub fn pauses(&self, envelope: Envelope) -> bool {
-        match self.speculation {
-            Speculation::Off => true,
-            Speculation::Always => false,
-            Speculation::Adaptive => {
-                let entry = self.envelopes.peek(&envelope).or_else(|| self.origins.peek(&origin(envelope)));
-                entry.is_some_and(|entry| entry.pause > 0)
-            }
-        }
-    }
-
     /// How an RTR of this envelope ended. Returns whether a pause begins by that.
     pub fn learn(&mut self, envelope: Envelope, end: End) -> bool {
         if self.speculation == Speculation::Off {
@@ -200,9 +188,7 @@ mod tests {
     fn sent(usage: &mut Usage, receives: u32, mut used: impl FnMut(u32) -> bool) -> u32 {
         (0..receives)
             .filter(|i| {
-                let paused = usage.pauses(E);
                 let allowed = usage.allows(E);
-                assert_eq!(paused, !allowed);
                 if allowed {
                     usage.learn(E, end(used(*i)));
                 }
@@ -305,7 +291,6 @@ mod tests {
                     usage.learn((1, 2, tag), End::Used);
                     tag += 1;
                 }
-                prop_assert!(usage.pauses(E));
                 prop_assert!(!usage.allows(E));
                 prop_assert!(usage.sums().count() <= ENVELOPES_MAX);
             }
