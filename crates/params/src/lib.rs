@@ -9,6 +9,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::fs::File;
+use std::io::Read;
+
 mod file;
 pub mod kinds;
 mod row;
@@ -36,9 +39,10 @@ pub fn is_privileged() -> bool {
     const AT_SECURE: u64 = 23;
     static SECURE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *SECURE.get_or_init(|| {
-        // Pairs of a name and a value. Where they cannot be read, the worst is assumed.
-        let Ok(words) = std::fs::read("/proc/self/auxv") else { return true };
-        let (words, _) = words.as_chunks::<8>();
+        // Pairs of a name and a value, some twenty, which one read gives. Where they cannot be read, the worst is assumed.
+        let mut bytes = [0; 1024];
+        let Ok(length) = File::open("/proc/self/auxv").and_then(|mut file| file.read(&mut bytes)) else { return true };
+        let (words, _) = bytes[..length].as_chunks::<8>();
         let mut pairs = words.chunks_exact(2).map(|pair| (u64::from_ne_bytes(pair[0]), u64::from_ne_bytes(pair[1])));
         pairs.find(|(name, _)| *name == AT_SECURE).is_none_or(|(_, value)| value != 0)
     })
