@@ -1,6 +1,6 @@
 /* Long rows of short nonblocking collectives, many under way at once, through the slots that ranks of one host share: completed in
  * an order that each rank draws for itself, by waits, tests and while a blocking collective goes on; more of them than a rank has lines, and more
- * bytes than it has room, before another rank begins; in place, with gaps, with an operation that does not commute; on
+ * bytes than it has room, before another rank begins; in slices; in place, with gaps, with an operation that does not commute; on
  * communicators that are freed meanwhile; and with calls that do not match in the middle of it.
  * ranks: 2 3 4 7
  * processors: 16
@@ -184,6 +184,42 @@ static void ahead(MPI_Comm comm)
     }
 }
 
+/* Vectors that ranks combine in slices: a few under way at once that fill a rank's room, in place and not, and pairs, which have gaps. */
+static void in_slices(MPI_Comm comm)
+{
+    enum { LONGS = 30000, PAIRS = 3001, AT_ONCE = 5 };
+    static long from[AT_ONCE][LONGS], into[AT_ONCE][LONGS];
+    static struct { double value; int place; } pairs[PAIRS], best[PAIRS];
+    uint64_t seed = 7, own = 70 + (uint64_t)rank;
+    for (int round = 0; round < 12; round++) {
+        MPI_Request requests[AT_ONCE + 1];
+        int counts[AT_ONCE], at_once = 1 + (int)(draw(&seed) % AT_ONCE);
+        if (draw(&own) % 3 == 0)
+            nap_ms(2);
+        for (int k = 0; k < at_once; k++) {
+            counts[k] = 600 + (int)(draw(&seed) % (LONGS - 600));
+            int place = (int)(draw(&seed) % 2);
+            for (int i = 0; i < counts[k]; i++)
+                (place ? into : from)[k][i] = value(rank, round + k, i);
+            OK(MPI_Iallreduce(place ? MPI_IN_PLACE : from[k], into[k], counts[k], MPI_LONG, MPI_SUM, comm, &requests[k]));
+        }
+        for (int i = 0; i < PAIRS; i++) {
+            pairs[i].value = (rank + i + round) % size;
+            pairs[i].place = rank;
+            best[i] = pairs[i];
+        }
+        OK(MPI_Iallreduce(round % 2 ? MPI_IN_PLACE : (void *)pairs, best, PAIRS, MPI_DOUBLE_INT, MPI_MAXLOC, comm, &requests[at_once]));
+        for (int some = (int)(draw(&own) % 3); some > 0; some--)
+            OK(MPI_Wait(&requests[draw(&own) % (uint64_t)(at_once + 1)], MPI_STATUS_IGNORE));
+        OK(MPI_Waitall(at_once + 1, requests, MPI_STATUSES_IGNORE));
+        for (int k = 0; k < at_once; k++)
+            for (int i = 0; i < counts[k]; i++)
+                CHECK(into[k][i] == (long)size * (size - 1) / 2 * 100003L + size * ((round + k) * 101L + i));
+        for (int i = 0; i < PAIRS; i++)
+            CHECK(best[i].value == size - 1 && (best[i].place + i + round) % size == size - 1);
+    }
+}
+
 /* One rank calls another collective, or has another length: an error for each that waits, and later ones go on. */
 static void disagreeing(MPI_Comm comm)
 {
@@ -210,6 +246,7 @@ int main(int argc, char **argv)
     OK(MPI_Op_create(last_one, 0, &second));
     rows(MPI_COMM_WORLD, ROUNDS, 1);
     ahead(MPI_COMM_WORLD);
+    in_slices(MPI_COMM_WORLD);
 
     /* Without a column of gaps the same bytes. */
     OK(MPI_Type_vector(16, 1, 2, MPI_LONG, &gaps));

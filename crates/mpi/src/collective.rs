@@ -134,6 +134,22 @@ pub trait Plan: Send + Sync + Sized + 'static {
         Err(Error::new(MPI_ERR_INTERN, "a collective without a form for shared memory"))
     }
 
+    /// Whether a [nonblocking](later) one, once all have brought their parts, combines a slice of them and brings that for the second time: all ranks say the same.
+    #[inline]
+    fn combines_slices(&self, _ranks: usize) -> bool {
+        false
+    }
+
+    /// Does that; gives the own slice.
+    fn bring_slice(&self, _turn: &Turn) -> Result<Vec<u8>> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective that is not combined in slices"))
+    }
+
+    /// As [`Plan::collect`], of what all have brought for the second time, and the `own` slice.
+    fn collect_slices(&self, _turn: &Turn, _own: &[u8]) -> Result<()> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective that is not combined in slices"))
+    }
+
     /// Of what may pass as a [stream] between two ranks, where it is too long for [memory that all share](shared), the bytes that must come together: the same
     /// on both.
     #[inline]

@@ -148,7 +148,7 @@ struct Collective<P> {
     stage: Stage,
     /// In [`Stage::Bringing`] whom it waits for.
     behind: Option<Behind>,
-    /// In [`Stage::Taking`] the first rank whose part may be missing.
+    /// In [`Stage::Taking`] and [`Stage::TakingSlices`] the first rank whose part may be missing.
     next: usize,
 }
 
@@ -157,6 +157,8 @@ enum Stage {
     Undecided,
     Bringing,
     Taking,
+    /// It has brought its slice of what all have brought, which is this, for the second time.
+    TakingSlices(Vec<u8>),
     /// There are none.
     Messages(Pin<Box<dyn Future<Output = Result<()>> + Send>>),
     Over,
@@ -206,7 +208,7 @@ impl<P: Plan> Collective<P> {
     fn awaited(&self) -> Option<usize> {
         match self.stage {
             Stage::Bringing => self.behind.map(|behind| behind.rank),
-            Stage::Taking => Some(self.next),
+            Stage::Taking | Stage::TakingSlices(_) => Some(self.next),
             _ => None,
         }
     }
@@ -244,16 +246,42 @@ impl<P: Plan> Collective<P> {
                 }
             }
         }
-        let (me, ranks, (number, mark)) = (self.comm.rank as usize, shared.slots.ranks(), self.numbers);
-        while self.next < ranks {
-            let rank = self.next;
-            if rank != me && self.plan.needs(rank) && !shared.slots.brought_whole(rank, number, mark) {
+        if let Stage::Taking = self.stage {
+            self.next = self.first_missing(shared);
+            if self.next < shared.slots.ranks() {
                 return Ok(false);
             }
-            self.next += 1;
+            if !self.plan.combines_slices(shared.slots.ranks()) {
+                self.plan.collect(&self.turn(shared))?;
+                return Ok(true);
+            }
+            self.stage = Stage::TakingSlices(self.plan.bring_slice(&self.turn(shared))?);
+            self.next = 0;
+            lines::wake(&self.comm, self.world, shared.slots.state(self.comm.rank as usize))?;
         }
-        self.plan.collect(&self.turn(shared))?;
+        self.next = self.first_missing(shared);
+        if self.next < shared.slots.ranks() {
+            return Ok(false);
+        }
+        if let Stage::TakingSlices(own) = &self.stage {
+            self.plan.collect_slices(&self.turn(shared), own)?;
+        }
         Ok(true)
+    }
+
+    /// The first rank from the next one on of which what this rank waits for has not come; as many as there are ranks: all has.
+    fn first_missing(&self, shared: &Shared) -> usize {
+        let (me, ranks) = (self.comm.rank as usize, shared.slots.ranks());
+        (self.next..ranks).find(|rank| *rank != me && self.plan.needs(*rank) && !self.came(shared, *rank)).unwrap_or(ranks)
+    }
+
+    /// Whether what this rank waits for has come of `rank`.
+    fn came(&self, shared: &Shared, rank: usize) -> bool {
+        let (number, mark) = self.numbers;
+        match self.stage {
+            Stage::TakingSlices(_) => shared.slots.brought_second(rank, number, mark),
+            _ => shared.slots.brought_whole(rank, number, mark),
+        }
     }
 
     /// Brings this rank's part, if that can be now.
@@ -339,10 +367,10 @@ impl<P: Plan> Flagged for Collective<P> {
     }
 
     fn ready(&self, engine: &Engine) -> bool {
-        let (Some(shared), (number, mark)) = (self.comm.later.slots(), self.numbers) else { return false };
+        let (Some(shared), (number, _)) = (self.comm.later.slots(), self.numbers) else { return false };
         let flag = match self.stage {
             Stage::Bringing => self.comm.later.comes_next(number) && self.behind.is_none_or(|behind| shared.slots.has_ended(behind.rank, behind.number)),
-            Stage::Taking => shared.slots.brought_whole(self.next, number, mark),
+            Stage::Taking | Stage::TakingSlices(_) => self.came(shared, self.next),
             Stage::Undecided | Stage::Messages(_) | Stage::Over => return false,
         };
         flag || (engine.has_failures() && engine.vci() == self.comm.context.vci() && engine.context_failed(self.comm.coll).is_some())

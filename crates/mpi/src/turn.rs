@@ -407,6 +407,11 @@ impl<'c> Turn<'c> {
 }
 
 impl Part<'_> {
+    /// Where longer bytes begin in their rank's room.
+    pub fn offset(&self) -> usize {
+        self.brought.offset()
+    }
+
     #[inline]
     pub fn len(&self) -> usize {
         self.brought.len()

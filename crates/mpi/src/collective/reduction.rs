@@ -308,7 +308,21 @@ impl Plan for Allreduce {
 
     #[inline]
     fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning).filter(|bytes| shared::whole(&self.op, *bytes, comm.size() as usize))
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn combines_slices(&self, ranks: usize) -> bool {
+        !shared::whole(&self.op, self.into.buffer.len(), ranks)
+    }
+
+    fn bring_slice(&self, turn: &Turn) -> Result<Vec<u8>> {
+        shared::bring_slice_later(turn, &self.op, Packed::sent(&self.mine.as_ref().unwrap_or(&self.into).buffer)?.read())
+    }
+
+    fn collect_slices(&self, turn: &Turn, own: &[u8]) -> Result<()> {
+        // Nothing of the own vector is needed any more.
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |_, into| shared::collect_slices(turn, &self.op, own, into))
     }
 
     #[inline]

@@ -536,12 +536,34 @@ pub(super) fn slice_beside(op: &Operation, bytes: usize, rank: usize, ranks: usi
 /// All of an allreduce in which each rank combines a slice. `mine` as in [`reduce`].
 pub(super) fn allreduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
-    let (own, order) = (mine.unwrap_or(into), Order::of(turn, Order::Halves));
-    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
+    let own = mine.unwrap_or(into);
     let offset = turn.bring_blocks(bytes, Readers::All, once(own))?.expect("a turn that waits");
-    let range = slice(me);
-    turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..ranks, bytes, range.start, Some(&own[range.clone()]), out))?;
+    bring_slice(turn, op, own, offset)?;
+    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
     others(me, ranks).chain(once(me)).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
+}
+
+/// Combines this rank's slice over its `own` vector, which it has brought at `offset` of its room, and brings that for the second time.
+fn bring_slice(turn: &Turn, op: &Operation, own: &[u8], offset: usize) -> Result<()> {
+    let (bytes, range) = (own.len(), slice_of(op, own.len(), turn.rank(), turn.ranks()));
+    let (order, mine) = (Order::of(turn, Order::Halves), &own[range.clone()]);
+    turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..turn.ranks(), bytes, range.start, Some(mine), out))
+}
+
+/// As [`bring_slice`], in a turn that does not wait, once all have brought their vectors. Gives the slice, which may be written over once the others have it.
+pub(super) fn bring_slice_later(turn: &Turn, op: &Operation, own: &[u8]) -> Result<Vec<u8>> {
+    let range = slice_of(op, own.len(), turn.rank(), turn.ranks());
+    let part = turn.part(turn.rank(), own.len())?;
+    bring_slice(turn, op, own, part.offset())?;
+    Ok(part.bytes(range.start, range.end)?.to_vec())
+}
+
+/// The slices that all have brought for the second time, of which this rank's is its `own`.
+pub(super) fn collect_slices(turn: &Turn, op: &Operation, own: &[u8], into: &mut [u8]) -> Result<()> {
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
+    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
+    into[slice(me)].copy_from_slice(own);
+    others(me, ranks).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
 }
 
 /// From so many bytes times the ranks beyond three on, and from so many bytes, each rank combines a slice in a reduction, and the root copies these: of less the

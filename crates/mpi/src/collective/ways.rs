@@ -127,7 +127,6 @@ pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
     let through_slots = |bytes: &usize| {
         let whole = match kind {
             Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::NeighborAlltoall => return false,
-            Kind::Allreduce => super::shared::whole_max(ranks),
             Kind::Scan | Kind::Exscan => super::shared::scan_whole_max(ranks),
             _ => usize::MAX,
         };
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!(longest_later(Kind::Barrier, 64), Some(0));
         assert_eq!((longest_later(Kind::Bcast, 2), longest_later(Kind::Bcast, 64)), (Some(lines::part_of(2)), Some(lines::part_of(64))));
         assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::part_of(3) / 2));
-        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::part_of(2)), Some(4 << 10)));
+        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::part_of(2)), Some(lines::part_of(3))));
         for (kind, ranks) in [(Kind::Alltoallv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
             assert_eq!(longest_later(kind, ranks), None);
         }
