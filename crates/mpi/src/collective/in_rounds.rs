@@ -4,7 +4,7 @@ use super::shared::{Order, Source, Vectors, apart, copied, others, slice_beside,
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::PIECE_BYTES;
-use crate::turn::rounds::Rounds;
+use crate::turn::rounds::{Outgoing, Rounds};
 use engine::slots::take_brought;
 use std::iter::once;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use std::ops::Range;
 /// Goes through all rounds: `bring` brings one, ahead of `combine`, which combines this rank's slice of what all have brought in the one before. `take` takes what it
 /// needs of a round into `into`, of rounds that are combined (with a lag of 2) behind the next one's slice, so that the others have had time for theirs.
 fn run(
-    mut rounds: Rounds,
+    rounds: Rounds,
     into: &mut [u8],
-    mut bring: impl FnMut(&mut Rounds, usize, &[u8]) -> Result<()>,
+    mut bring: impl FnMut(&Rounds, usize, &[u8]) -> Result<()>,
     mut combine: impl FnMut(&Rounds, usize, &[u8]) -> Result<()>,
     mut take: impl FnMut(&Rounds, usize, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
     let (count, lag) = (rounds.count(), rounds.lag());
     for step in 0..count + lag {
         if step < count {
-            bring(&mut rounds, step, into)?;
+            bring(&rounds, step, into)?;
         }
         if let Some(round) = step.checked_sub(1).filter(|round| *round < count) {
             combine(&rounds, round, into)?;
@@ -68,7 +68,7 @@ fn by_slices(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u
     let brings = apart != Some(me);
     let slice = |range: &Range<usize>, rank: usize| slice_beside(op, range.len(), rank, ranks, apart);
     let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, if brings { Readers::All } else { Readers::Nobody })?;
-    let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
+    let bring = |rounds: &Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
         if brings { rounds.bring(once(&mine.unwrap_or(into)[range])) } else { Ok(()) }
     };
@@ -107,7 +107,7 @@ fn reduce_at_root(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &m
     let turn = stream.turn();
     let (me, bytes) = (turn.rank(), mine.map_or(into.len(), <[u8]>::len));
     let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 1, if me == root { Readers::Nobody } else { Readers::One(root) })?;
-    let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
+    let bring = |rounds: &Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
         // In place, the own vector is read where it was brought.
         if me != root || mine.is_none() { rounds.bring(once(&mine.unwrap_or(into)[range])) } else { Ok(()) }
@@ -133,7 +133,7 @@ pub(super) fn reduce_scatter_block(stream: &Stream, op: &Operation, whole: &[u8]
 fn blocks(turn: &Turn, stream: &Stream, op: &Operation, whole: &[u8], into: &mut [u8]) -> Result<()> {
     let (me, ranks, block) = (turn.rank(), turn.ranks(), into.len());
     let rounds = Rounds::new(stream, whole.len(), (ranks, op.element_bytes()), 1, Readers::All)?;
-    let bring = |rounds: &mut Rounds, round: usize, _: &[u8]| {
+    let bring = |rounds: &Rounds, round: usize, _: &[u8]| {
         let range = of_each(rounds, round, ranks);
         rounds.bring(whole.chunks(block).map(|block| &block[range.clone()]))
     };
@@ -158,7 +158,7 @@ pub(super) fn allgather(stream: &Stream, mine: Option<&[u8]>, all: &mut [u8]) ->
         copied(&mut all[me * block..][..block], mine)?;
     }
     let rounds = Rounds::new(stream, block, (1, 1), 1, Readers::All)?;
-    let bring = |rounds: &mut Rounds, round: usize, all: &[u8]| {
+    let bring = |rounds: &Rounds, round: usize, all: &[u8]| {
         let range = rounds.range(round);
         rounds.bring(once(&mine.unwrap_or(&all[me * block..][..block])[range]))
     };
@@ -176,7 +176,7 @@ pub(super) fn alltoall(stream: &Stream, from: Option<&[u8]>, into: &mut [u8]) ->
         copied(&mut into[me * block..][..block], &from[me * block..][..block])?;
     }
     let rounds = Rounds::new(stream, into.len(), (ranks, 1), 1, Readers::All)?;
-    let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
+    let bring = |rounds: &Rounds, round: usize, into: &[u8]| {
         let range = of_each(rounds, round, ranks);
         rounds.bring(from.unwrap_or(into).chunks(block).map(|block| &block[range.clone()]))
     };
@@ -184,6 +184,51 @@ pub(super) fn alltoall(stream: &Stream, from: Option<&[u8]>, into: &mut [u8]) ->
         let range = of_each(rounds, round, ranks);
         others(me, ranks).try_for_each(|rank| take(rounds, round, rank, me * range.len(), &mut into[rank * block..][range.clone()]))
     })
+}
+
+/// Each rank combines what the one before it brings with its own vector, piece by piece, and brings that to the next. `mine` as in [`allreduce`]; the first
+/// rank's `into` stays as it is where `exclusive`.
+pub(super) fn scan(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
+    let turn = stream.turn();
+    let (me, unit, last) = (turn.rank(), op.element_bytes(), turn.rank() + 1 == turn.ranks());
+    let rounds = Rounds::new(stream, into.len(), (1, unit), 1, if last { Readers::Nobody } else { Readers::One(me + 1) })?;
+    // Ranks that share cores wait once a round.
+    let step = if turn.crowded() { rounds.range(0).len() } else { (PIECE_BYTES / unit).max(1) * unit };
+    let mut apart = coll::scratch(if exclusive && !last { step } else { 0 })?;
+    for round in 0..rounds.count() {
+        let range = rounds.range(round);
+        let own = mine.map(|mine| &mine[range.clone()]);
+        let mut outgoing = if last { None } else { Some(rounds.begin()?) };
+        for (at, into) in into[range].chunks_mut(step).enumerate().map(|(number, piece)| (number * step, piece)) {
+            let place = at..at + into.len();
+            let own = own.map(|own| &own[place.clone()]);
+            let theirs = if me > 0 { Some(rounds.part(round, me - 1, place)?) } else { None };
+            let brings = match exclusive && !last {
+                true => {
+                    let out = &mut apart[..into.len()];
+                    copied(out, own.unwrap_or(into))?;
+                    theirs.map_or(Ok(()), |theirs| op.reduce(theirs, out))?;
+                    theirs.map_or(Ok(()), |theirs| taken(into, theirs))?;
+                    &*out
+                }
+                false if exclusive => {
+                    theirs.map_or(Ok(()), |theirs| taken(into, theirs))?;
+                    continue;
+                }
+                false => {
+                    own.map_or(Ok(()), |own| copied(into, own))?;
+                    theirs.map_or(Ok(()), |theirs| op.reduce(theirs, into))?;
+                    &*into
+                }
+            };
+            if let Some(outgoing) = &mut outgoing {
+                outgoing.bring(brings);
+            }
+        }
+        outgoing.into_iter().for_each(Outgoing::end);
+        rounds.end(round)?;
+    }
+    Ok(())
 }
 
 /// What a round takes of each block, where a rank brings one for each rank.

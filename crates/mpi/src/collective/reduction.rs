@@ -683,6 +683,15 @@ impl Plan for Scan {
     }
 
     #[inline]
+    fn streams_among_many(&self) -> bool {
+        true
+    }
+
+    fn among_many(&self, stream: &Stream) -> Result<()> {
+        self.combine_with(|mine, into| in_rounds::scan(stream, &self.op, mine, into, self.exclusive))
+    }
+
+    #[inline]
     fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
         let Some(mut into) = exchanged_vector(exchange, &self.into, true, true)? else { return Ok(None) };
         let Some(mine) = exchanged_vector_or_in_place(exchange, &self.mine)? else { return Ok(None) };

@@ -118,7 +118,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
 
 /// What [`super::Plan::streams_among_many`] says of a blocking call whose blocks are equal.
 fn streams_among_many(kind: Kind) -> bool {
-    matches!(kind, Kind::Bcast | Kind::Allgather | Kind::Alltoall | Kind::Reduce | Kind::Allreduce | Kind::ReduceScatterBlock)
+    matches!(kind, Kind::Bcast | Kind::Allgather | Kind::Alltoall | Kind::Reduce | Kind::Allreduce | Kind::ReduceScatterBlock | Kind::Scan | Kind::Exscan)
 }
 
 /// Longest part of `kind`, bytes, up to which its nonblocking form goes through slots of its own among `ranks` that share memory, of lengths that

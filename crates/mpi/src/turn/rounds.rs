@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::lines;
 use engine::slots::{Brought, Readers, Room};
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// Rounds that a window holds where each rank has a core. A rank brings one, combines a slice of the one before, and takes what has been combined of that before
@@ -34,7 +34,7 @@ pub struct Rounds<'t> {
     /// Where the window begins in this rank's room.
     offset: usize,
     /// Rounds that have been brought.
-    brought: usize,
+    brought: Cell<usize>,
     theirs: RefCell<SmallVec<[Option<Brought<'static>>; 8]>>,
 }
 
@@ -54,7 +54,7 @@ impl<'t> Rounds<'t> {
         let window = bytes.div_ceil(each).min(most);
         let offset = turn.take(window * each, readers)?.expect("a turn that waits");
         let theirs = (0..turn.ranks()).map(|_| None).collect();
-        Ok(Rounds { turn, room, bytes, each, window, lag, readers, offset, brought: 0, theirs: RefCell::new(theirs) })
+        Ok(Rounds { turn, room, bytes, each, window, lag, readers, offset, brought: Cell::new(0), theirs: RefCell::new(theirs) })
     }
 
     /// How many there are.
@@ -91,36 +91,29 @@ impl<'t> Rounds<'t> {
     ///
     /// # Errors
     /// As [`Turn::bring`].
-    pub fn bring<'a>(&mut self, blocks: impl Iterator<Item = &'a [u8]>) -> Result<()> {
-        let (turn, slots, round) = (self.turn, self.turn.slots, self.brought);
-        let Range { start, end } = self.range(round);
+    pub fn bring<'a>(&self, blocks: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        let mut outgoing = self.begin()?;
+        blocks.for_each(|block| outgoing.bring(block));
+        outgoing.end();
+        Ok(())
+    }
+
+    /// Begins to bring the next round, as [`Rounds::bring`] does.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    pub fn begin(&self) -> Result<Outgoing<'_, 't>> {
+        let (turn, round) = (self.turn, self.brought.get());
         if let Some(before) = round.checked_sub(self.window) {
             let read = self.range(before).end;
             for rank in self.readers() {
-                let has_read = || slots.streamed(rank, turn.number) >= read;
+                let has_read = || turn.slots.streamed(rank, turn.number) >= read;
                 if !has_read() {
                     turn.wait(rank, &has_read)?;
                 }
             }
         }
-        let (mut at, mut ready) = (0, 0);
-        for piece in blocks.flat_map(|block| block.chunks(PIECE_BYTES)) {
-            assert!(start + at + piece.len() <= end, "more than a round");
-            // SAFETY: this rank has taken the window, and all others have read what was there; published below.
-            unsafe { slots.write(&self.room, self.offset + self.place(round) + at, piece) };
-            at += piece.len();
-            if at - ready >= PIECE_BYTES || start + at == end {
-                if start + ready == 0 {
-                    slots.publish(turn.number, turn.mark, self.offset, self.bytes, at)
-                } else {
-                    slots.publish_more(turn.number, start + at)
-                }
-                ready = at;
-            }
-        }
-        assert!(start + at == end, "less than a round");
-        self.brought += 1;
-        Ok(())
+        Ok(Outgoing { rounds: self, range: self.range(round), place: self.offset + self.place(round), at: 0, ready: 0 })
     }
 
     /// Bytes `range` of what `rank` has brought in `round`, as soon as they are there.
@@ -182,5 +175,43 @@ impl<'t> Rounds<'t> {
         self.turn.slots.say_streamed(self.turn.number, self.range(round).end);
         // Who waits to write where this rank has read may sleep.
         self.turn.wake()
+    }
+}
+
+/// A round that this rank brings, block by block.
+pub struct Outgoing<'r, 't> {
+    rounds: &'r Rounds<'t>,
+    range: Range<usize>,
+    /// Where it lies in this rank's room.
+    place: usize,
+    /// Bytes of it that have been written, and published.
+    at: usize,
+    ready: usize,
+}
+
+impl Outgoing<'_, '_> {
+    /// Brings the next block of it.
+    pub fn bring(&mut self, block: &[u8]) {
+        let (Rounds { turn, room, offset, bytes, .. }, Range { start, end }) = (self.rounds, self.range.clone());
+        for piece in block.chunks(PIECE_BYTES) {
+            assert!(start + self.at + piece.len() <= end, "more than a round");
+            // SAFETY: this rank has taken the window, and all others have read what was there; published below.
+            unsafe { turn.slots.write(room, self.place + self.at, piece) };
+            self.at += piece.len();
+            if self.at - self.ready >= PIECE_BYTES || start + self.at == end {
+                if start + self.ready == 0 {
+                    turn.slots.publish(turn.number, turn.mark, *offset, *bytes, self.at)
+                } else {
+                    turn.slots.publish_more(turn.number, start + self.at)
+                }
+                self.ready = self.at;
+            }
+        }
+    }
+
+    /// All of it has been brought.
+    pub fn end(self) {
+        assert!(self.range.start + self.at == self.range.end, "less than a round");
+        self.rounds.brought.set(self.rounds.brought.get() + 1);
     }
 }
