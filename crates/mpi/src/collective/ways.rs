@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
         assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (1 << 20, "slots"), (BYTES_MAX, "slots")]);
         assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "slots")]);
-        assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(8 << 10, "slots"), (BYTES_MAX, "spread")]);
+        assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(256 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
     }
 

@@ -44,12 +44,9 @@ impl Entry {
 
 const _: () = assert!(lines::RANKS_MAX <= 1 << (31 - Entry::LENGTH_BITS) && lines::part_of(2) < Entry::BY_MESSAGE as usize);
 
-/// Longest block that goes with others behind a table, bytes: longer ones take less time by messages.
-const BLOCK_BYTES_MAX: usize = 8 << 10;
-
 /// Longest block of so many that a rank sends to others which goes with all of them, among `ranks`. `None`: all go by messages.
 pub fn longest_block(ranks: usize, blocks: usize) -> Option<usize> {
-    (lines::part_of(ranks) / blocks).checked_sub(Entry::BYTES).map(|longest| longest.min(BLOCK_BYTES_MAX))
+    (lines::part_of(ranks) / blocks).checked_sub(Entry::BYTES)
 }
 
 /// Who reads what this rank brings. `None`: nobody.
