@@ -21,7 +21,7 @@ from rich.table import Table
 import bench
 import fair
 from calls import Runner, build
-from metrics import NAMES, UNSIZED, mean, numbers, size_label
+from metrics import NAMES, OTHERS, UNSIZED, mean, numbers, size_label
 
 GOAL = 0.6
 SIZES = [8 * 4**power for power in range(10)] + [4 << 20]
@@ -54,7 +54,7 @@ def tables(figures: dict[Cell, dict[str, float]], libraries: list[str], console:
         shown.add_column("collective")
         for size in sizes or [0]:
             shown.add_column(size_label(size), justify="right")
-        for name in NAMES:
+        for name in NAMES + OTHERS:
             cells = [figures.get((name, ranks, size)) for size in ([0] if name in UNSIZED else sizes)]
             if any(cells):
                 shown.add_row(name, *(f"{cell.get(bench.OURS, math.nan):.2f} ({ratio(cell):.2f})" if cell else "" for cell in cells))
@@ -70,15 +70,15 @@ def main() -> int:
     parser.add_argument("--prefix", type=Path, default=bench.ROOT / "build", help="of this library (default: build)")
     parser.add_argument("--ranks", type=numbers, default=[2, 4, 8, 16], help="between commas (default: 2,4,8,16)")
     parser.add_argument("--sizes", type=numbers, default=SIZES, help="bytes a rank between commas, K and M are KiB and MiB (default: 8 to 4M)")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=NAMES, metavar="NAME,...", help="only these collectives")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=NAMES, metavar="NAME,...", help=f"only these collectives; also {', '.join(OTHERS)}")
     parser.add_argument("--without", type=lambda text: text.split(","), default=[], metavar="LIBRARY,...", help="leaves these out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget-ms", type=float, default=20, help="time for each cell and round (default: 20)")
     parser.add_argument("--limit-s", type=float, default=120, help="most that a library may take for all sizes of a collective (default: 120)")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     options = parser.parse_args()
-    if unknown := set(options.only) - set(NAMES):
-        parser.error(f"no collective {', '.join(unknown)}: of {', '.join(NAMES)}")
+    if unknown := set(options.only) - set(NAMES + OTHERS):
+        parser.error(f"no collective {', '.join(unknown)}: of {', '.join(NAMES + OTHERS)}")
     console = Console(width=max(160, shutil.get_terminal_size().columns))
     fair.build_wrapper(bench.BUILD / bench.MACHINE)
     usable = []

@@ -22,8 +22,24 @@ NAMES = [
     "ireduce",
     "iallreduce",
 ]
+OTHERS = [
+    "gatherv",
+    "scatterv",
+    "allgatherv",
+    "reduce_scatter",
+    "exscan",
+    "neighbor_allgather",
+    "ibcast",
+    "igather",
+    "iallgather",
+    "iscatter",
+    "ialltoall",
+    "ialltoallv",
+    "iscan",
+    "ineighbor_alltoall",
+]
 UNSIZED = {"barrier", "ibarrier"}
-"""Collectives that are measured, and those that have no length."""
+"""Collectives that are measured, those that are when they are asked for, and those that have no length."""
 
 
 def _time(us: float, _bytes: int) -> float:

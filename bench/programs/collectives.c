@@ -9,7 +9,7 @@
 #define WORLD MPI_COMM_WORLD
 
 static char *in, *out;
-static int bytes, doubles, ranks, *counts, *places;
+static int bytes, doubles, ranks, *counts, *places, *elements;
 static MPI_Comm ring;
 
 #define EACH(body)                                                                                                     \
@@ -45,6 +45,28 @@ static void ibarrier(void *opaque, int count) { EACH(WAITED(MPI_Ibarrier(WORLD, 
 static void ireduce(void *opaque, int count) { EACH(WAITED(MPI_Ireduce(in, out, doubles, MPI_DOUBLE, MPI_SUM, 0, WORLD, &request))); }
 static void iallreduce(void *opaque, int count) { EACH(WAITED(MPI_Iallreduce(in, out, doubles, MPI_DOUBLE, MPI_SUM, WORLD, &request))); }
 
+/* The others, which are measured when they are asked for. */
+static void gatherv(void *opaque, int count) { EACH(MPI_Gatherv(in, bytes, MPI_BYTE, out, counts, places, MPI_BYTE, 0, WORLD)); }
+static void scatterv(void *opaque, int count) { EACH(MPI_Scatterv(in, counts, places, MPI_BYTE, out, bytes, MPI_BYTE, 0, WORLD)); }
+static void allgatherv(void *opaque, int count) { EACH(MPI_Allgatherv(in, bytes, MPI_BYTE, out, counts, places, MPI_BYTE, WORLD)); }
+static void reduce_scatter(void *opaque, int count) { EACH(MPI_Reduce_scatter(in, out, elements, MPI_DOUBLE, MPI_SUM, WORLD)); }
+static void exscan(void *opaque, int count) { EACH(MPI_Exscan(in, out, doubles, MPI_DOUBLE, MPI_SUM, WORLD)); }
+static void neighbor_allgather(void *opaque, int count) { EACH(MPI_Neighbor_allgather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, ring)); }
+static void ibcast(void *opaque, int count) { EACH(WAITED(MPI_Ibcast(out, bytes, MPI_BYTE, 0, WORLD, &request))); }
+static void igather(void *opaque, int count) { EACH(WAITED(MPI_Igather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, WORLD, &request))); }
+static void iallgather(void *opaque, int count) { EACH(WAITED(MPI_Iallgather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, WORLD, &request))); }
+static void iscatter(void *opaque, int count) { EACH(WAITED(MPI_Iscatter(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, 0, WORLD, &request))); }
+static void ialltoall(void *opaque, int count) { EACH(WAITED(MPI_Ialltoall(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, WORLD, &request))); }
+static void ialltoallv(void *opaque, int count)
+{
+    EACH(WAITED(MPI_Ialltoallv(in, counts, places, MPI_BYTE, out, counts, places, MPI_BYTE, WORLD, &request)));
+}
+static void iscan(void *opaque, int count) { EACH(WAITED(MPI_Iscan(in, out, doubles, MPI_DOUBLE, MPI_SUM, WORLD, &request))); }
+static void ineighbor_alltoall(void *opaque, int count)
+{
+    EACH(WAITED(MPI_Ineighbor_alltoall(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, ring, &request)));
+}
+
 /* What rank 0 has at the end, in doubles: at least one value is wrong if a collective did not move or combine it; all sums are looked at. */
 enum result { NOTHING, OWN, SUM, SHARED };
 
@@ -69,6 +91,20 @@ static const struct collective {
     {"ibarrier", ibarrier, NOTHING, 0},
     {"ireduce", ireduce, SUM, 1},
     {"iallreduce", iallreduce, SUM, 1},
+    {"gatherv", gatherv, OWN, 1},
+    {"scatterv", scatterv, OWN, 1},
+    {"allgatherv", allgatherv, SHARED, 1},
+    {"reduce_scatter", reduce_scatter, SUM, 1},
+    {"exscan", exscan, NOTHING, 1},
+    {"neighbor_allgather", neighbor_allgather, NOTHING, 1},
+    {"ibcast", ibcast, NOTHING, 1},
+    {"igather", igather, OWN, 1},
+    {"iallgather", iallgather, SHARED, 1},
+    {"iscatter", iscatter, OWN, 1},
+    {"ialltoall", ialltoall, SHARED, 1},
+    {"ialltoallv", ialltoallv, SHARED, 1},
+    {"iscan", iscan, OWN, 1},
+    {"ineighbor_alltoall", ineighbor_alltoall, NOTHING, 1},
 };
 
 /* Every rank brings its number plus one, in all places. */
@@ -113,6 +149,7 @@ int main(int argc, char **argv)
     MPI_Cart_create(WORLD, 1, &ranks, &periodic, 0, &ring);
     counts = malloc(sizeof(int) * (size_t)ranks);
     places = malloc(sizeof(int) * (size_t)ranks);
+    elements = malloc(sizeof(int) * (size_t)ranks);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!chosen(argv[2], rows[i].name))
             continue;
@@ -122,6 +159,7 @@ int main(int argc, char **argv)
             for (int rank = 0; rank < ranks; rank++) {
                 counts[rank] = bytes;
                 places[rank] = rank * bytes;
+                elements[rank] = doubles;
             }
             size_t blocks = (size_t)(ranks > 2 ? ranks : 2);
             in = buffer_of((size_t)bytes * blocks);
@@ -138,6 +176,7 @@ int main(int argc, char **argv)
     }
     free(counts);
     free(places);
+    free(elements);
     MPI_Comm_free(&ring);
     MPI_Finalize();
     return 0;
