@@ -1,7 +1,7 @@
 /* Long rows of short nonblocking collectives, many under way at once, through the slots that ranks of one host share: completed in
  * an order that each rank draws for itself, by waits, tests and while a blocking collective goes on; more of them than a rank has lines, and more
- * bytes than it has room, before another rank begins; in slices; in place, with gaps, with an operation that does not commute; on
- * communicators that are freed meanwhile; and with calls that do not match in the middle of it.
+ * bytes than it has room, before another rank begins; in slices; in blocks of all lengths, also of those that no room holds; in place, with gaps,
+ * with an operation that does not commute; on communicators that are freed meanwhile; and with calls that do not match in the middle of it.
  * ranks: 2 3 4 7
  * processors: 16
  * timeout: 240
@@ -9,11 +9,12 @@
  */
 #include "world.h"
 
-enum { MOST = 8, LONGEST = 2500, WAYS = 40, ROUNDS = 60, KINDS = 11, MANY = 600 };
+enum { MOST = 8, LONGEST = 2500, WAYS = 40, ROUNDS = 60, KINDS = 12, MANY = 600 };
 
 static struct one {
     MPI_Request request;
     int kind, count, root, place;
+    int sent[MOST], received[MOST], places[MOST];
     long from[MOST * LONGEST], into[MOST * LONGEST];
 } ones[WAYS];
 
@@ -34,6 +35,13 @@ static long value(int r, int number, int i)
     return r * 100003L + number * 101L + i;
 }
 
+/* Elements that rank `a` sends to rank `b` of at most `most`; in place as many as the other way. */
+static int between(int number, int a, int b, int most, int place)
+{
+    int low = a < b ? a : b, high = a < b ? b : a;
+    return ((place ? low * 7 + high * 3 : a * 7 + b * 3) + number) % (most + 1);
+}
+
 /* Starts the one with `number` of a row; all ranks draw the same. */
 static void begin_one(struct one *o, MPI_Comm comm, int number, uint64_t *seed)
 {
@@ -42,7 +50,7 @@ static void begin_one(struct one *o, MPI_Comm comm, int number, uint64_t *seed)
     o->count = 1 + (int)(draw(seed) % (uint64_t)upper[draw(seed) % 7]);
     o->root = (int)(draw(seed) % (uint64_t)size);
     o->place = (int)(draw(seed) % 2);
-    int n = o->count, blocks = o->kind == 5 || o->kind == 6 || o->kind == 8 ? size : 1;
+    int n = o->count, blocks = o->kind == 5 || o->kind == 6 || o->kind == 8 || o->kind == 11 ? size : 1;
     for (int i = 0; i < n * blocks; i++)
         o->from[i] = value(rank, number, i);
     memset(o->into, 0xff, sizeof *o->into * (size_t)(n * size));
@@ -85,6 +93,15 @@ static void begin_one(struct one *o, MPI_Comm comm, int number, uint64_t *seed)
         memcpy(o->into + rank * n, o->from, sizeof *o->into * (size_t)n);
         OK(MPI_Igather(rank == o->root ? give : o->from, n, MPI_LONG, o->into, n, MPI_LONG, o->root, comm, &o->request));
         break;
+    case 11:
+        for (int r = 0; r < size; r++) {
+            o->sent[r] = between(number, rank, r, n, o->place);
+            o->received[r] = between(number, r, rank, n, o->place);
+            o->places[r] = r * n;
+        }
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)(n * size));
+        OK(MPI_Ialltoallv(give, o->sent, o->places, MPI_LONG, o->into, o->received, o->places, MPI_LONG, comm, &o->request));
+        break;
     default:
         /* The even elements of the last two ranks are left to those before. */
         for (int i = 0; i < n; i++)
@@ -124,6 +141,10 @@ static void verify(const struct one *o, int number)
             break;
         case 8:
             CHECK((o->place && rank == o->root) || o->into[i] == value(o->root, number, rank * n + i));
+            break;
+        case 11:
+            for (int r = 0; r < size; r++)
+                CHECK(i >= o->received[r] || o->into[r * n + i] == value(r, number, rank * n + i));
             break;
         case 10:
             CHECK(o->into[i] == value(i % 2 ? last : before, number, i));
@@ -220,6 +241,55 @@ static void in_slices(MPI_Comm comm)
     }
 }
 
+/* Blocks of all lengths, those among them that fit no room, with gaps at every second sender; several at once. */
+static void of_all_lengths(MPI_Comm comm)
+{
+    enum { AT_ONCE = 3, MOST_LONGS = 140000 };
+    static const int lengths[] = {0, 1, 5, 700, 9000, 20000, 0, 33000};
+    int most = size == 2 ? MOST_LONGS : 33000;
+    long *from[AT_ONCE], *into[AT_ONCE];
+    int sent[AT_ONCE][MOST], received[AT_ONCE][MOST], sent_at[MOST], received_at[MOST];
+    MPI_Datatype wide, types[2][MOST];
+    OK(MPI_Type_create_resized(MPI_LONG, 0, 2 * sizeof(long), &wide));
+    OK(MPI_Type_commit(&wide));
+    for (int k = 0; k < AT_ONCE; k++) {
+        from[k] = malloc(sizeof(long) * 2 * (size_t)(most * size));
+        into[k] = malloc(sizeof(long) * (size_t)(most * size));
+    }
+    for (int r = 0; r < size; r++) {
+        types[0][r] = (rank + r) % 2 ? wide : MPI_LONG;
+        types[1][r] = MPI_LONG;
+        sent_at[r] = r * most * 2 * (int)sizeof(long);
+        received_at[r] = r * most * (int)sizeof(long);
+    }
+    for (int round = 0; round < 10; round++) {
+        MPI_Request requests[AT_ONCE];
+        for (int k = 0; k < AT_ONCE; k++) {
+            for (int r = 0; r < size; r++) {
+                int there = lengths[(round + k + rank * 3 + r * 5) % 8], back = lengths[(round + k + r * 3 + rank * 5) % 8];
+                sent[k][r] = there == 33000 ? most : there;
+                received[k][r] = back == 33000 ? most : back;
+                for (int i = 0; i < sent[k][r]; i++)
+                    from[k][r * most * 2 + i * ((rank + r) % 2 ? 2 : 1)] = value(rank, round + k, i + r);
+                memset(into[k] + r * most, 0xff, sizeof(long) * (size_t)received[k][r]);
+            }
+            OK(MPI_Ialltoallw(from[k], sent[k], sent_at, types[0], into[k], received[k], received_at, types[1], comm, &requests[k]));
+        }
+        if ((rank + round) % 3 == 0)
+            OK(MPI_Wait(&requests[(rank + round) % AT_ONCE], MPI_STATUS_IGNORE));
+        OK(MPI_Waitall(AT_ONCE, requests, MPI_STATUSES_IGNORE));
+        for (int k = 0; k < AT_ONCE; k++)
+            for (int r = 0; r < size; r++)
+                for (int i = 0; i < received[k][r]; i++)
+                    CHECK(into[k][r * most + i] == value(r, round + k, i + rank));
+    }
+    for (int k = 0; k < AT_ONCE; k++) {
+        free(from[k]);
+        free(into[k]);
+    }
+    OK(MPI_Type_free(&wide));
+}
+
 /* One rank calls another collective, or has another length: an error for each that waits, and later ones go on. */
 static void disagreeing(MPI_Comm comm)
 {
@@ -247,6 +317,7 @@ int main(int argc, char **argv)
     rows(MPI_COMM_WORLD, ROUNDS, 1);
     ahead(MPI_COMM_WORLD);
     in_slices(MPI_COMM_WORLD);
+    of_all_lengths(MPI_COMM_WORLD);
 
     /* Without a column of gaps the same bytes. */
     OK(MPI_Type_vector(16, 1, 2, MPI_LONG, &gaps));

@@ -134,6 +134,17 @@ pub trait Plan: Send + Sync + Sized + 'static {
         Err(Error::new(MPI_ERR_INTERN, "a collective without a form for shared memory"))
     }
 
+    /// Whether something of a [nonblocking](later) one goes by messages beside the parts that fit: both ends of each message say the same.
+    #[inline]
+    fn has_rest(&self, _ranks: usize) -> bool {
+        false
+    }
+
+    /// That.
+    fn run_rest(&self, channel: Channel) -> impl Operated + use<Self> {
+        self.run(channel)
+    }
+
     /// Whether a [nonblocking](later) one, once all have brought their parts, combines a slice of them and brings that for the second time: all ranks say the same.
     #[inline]
     fn combines_slices(&self, _ranks: usize) -> bool {

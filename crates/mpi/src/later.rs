@@ -146,11 +146,15 @@ struct Collective<P> {
     longest: usize,
     numbers: (u32, u64),
     stage: Stage,
+    /// What goes by messages beside the parts, as long as it is not over.
+    rest: Option<Messages>,
     /// In [`Stage::Bringing`] whom it waits for.
     behind: Option<Behind>,
     /// In [`Stage::Taking`] and [`Stage::TakingSlices`] the first rank whose part may be missing.
     next: usize,
 }
+
+type Messages = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 enum Stage {
     /// It is not known yet whether there are slots.
@@ -159,9 +163,18 @@ enum Stage {
     Taking,
     /// It has brought its slice of what all have brought, which is this, for the second time.
     TakingSlices(Vec<u8>),
+    /// Only the rest is not over.
+    Resting,
     /// There are none.
-    Messages(Pin<Box<dyn Future<Output = Result<()>> + Send>>),
+    Messages(Messages),
     Over,
+}
+
+fn is_over(messages: &mut Messages) -> Result<bool> {
+    match messages.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result.map(|()| true),
+        Poll::Pending => Ok(false),
+    }
 }
 
 /// Whether this rank has brought its part.
@@ -183,11 +196,22 @@ impl<P: Plan> Collective<P> {
         under_way.collectives.push_back(Started { number: numbers.0, brought: false });
         under_way.latest = numbers.0;
         drop(under_way);
-        let stage = if comm.later.shared.get().is_some() { Stage::Bringing } else { Stage::Undecided };
-        if let Stage::Bringing = stage {
-            comm.calls.went(Way::Slots);
+        let mut started =
+            Collective { function, comm: comm.share(), world, plan, begun, longest, numbers, stage: Stage::Undecided, rest: None, behind: None, next: 0 };
+        if comm.later.shared.get().is_some() {
+            started.begin()?;
         }
-        Ok(Collective { function, comm: comm.share(), world, plan, begun, longest, numbers, stage, behind: None, next: 0 })
+        Ok(started)
+    }
+
+    /// It goes through slots.
+    fn begin(&mut self) -> Result<()> {
+        self.comm.calls.went(Way::Slots);
+        self.stage = Stage::Bringing;
+        if self.plan.has_rest(self.comm.size() as usize) {
+            self.rest = Some(Box::pin(self.plan.run_rest(Channel::lasting(&self.comm, self.begun)?)));
+        }
+        Ok(())
     }
 
     fn start(mut self) -> Result<handle::Request> {
@@ -219,8 +243,7 @@ impl<P: Plan> Collective<P> {
             match self.comm.later.shared.get() {
                 None => return Ok(false),
                 Some(Some(shared)) if self.longest <= INLINE_BYTES || shared.room().is_some() => {
-                    self.comm.calls.went(Way::Slots);
-                    self.stage = Stage::Bringing;
+                    self.begin()?;
                 }
                 Some(_) => {
                     self.leave();
@@ -229,12 +252,17 @@ impl<P: Plan> Collective<P> {
             }
         }
         if let Stage::Messages(messages) = &mut self.stage {
-            return match messages.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(result) => result.map(|()| true),
-                Poll::Pending => Ok(false),
-            };
+            return is_over(messages);
+        }
+        if let Some(rest) = &mut self.rest
+            && is_over(rest)?
+        {
+            self.rest = None;
         }
         mismatch::check(&self.comm, self.begun.tag)?;
+        if let Stage::Resting = self.stage {
+            return Ok(self.rest.is_none());
+        }
         let Some(shared) = self.comm.later.slots() else { return Err(Error::new(crate::consts::MPI_ERR_INTERN, "slots that are not there")) };
         if let Stage::Bringing = self.stage {
             self.behind = None;
@@ -253,7 +281,7 @@ impl<P: Plan> Collective<P> {
             }
             if !self.plan.combines_slices(shared.slots.ranks()) {
                 self.plan.collect(&self.turn(shared))?;
-                return Ok(true);
+                return self.rest_only();
             }
             self.stage = Stage::TakingSlices(self.plan.bring_slice(&self.turn(shared))?);
             self.next = 0;
@@ -267,6 +295,18 @@ impl<P: Plan> Collective<P> {
             self.plan.collect_slices(&self.turn(shared), own)?;
         }
         Ok(true)
+    }
+
+    /// All parts have been taken: whether that was all.
+    fn rest_only(&mut self) -> Result<bool> {
+        if self.rest.is_none() {
+            return Ok(true);
+        }
+        self.stage = Stage::Resting;
+        self.leave();
+        let Some(shared) = self.comm.later.slots() else { return Ok(false) };
+        lines::wake(&self.comm, self.world, shared.slots.state(self.comm.rank as usize))?;
+        Ok(false)
     }
 
     /// The first rank from the next one on of which what this rank waits for has not come; as many as there are ranks: all has.
@@ -371,7 +411,7 @@ impl<P: Plan> Flagged for Collective<P> {
         let flag = match self.stage {
             Stage::Bringing => self.comm.later.comes_next(number) && self.behind.is_none_or(|behind| shared.slots.has_ended(behind.rank, behind.number)),
             Stage::Taking | Stage::TakingSlices(_) => self.came(shared, self.next),
-            Stage::Undecided | Stage::Messages(_) | Stage::Over => return false,
+            Stage::Undecided | Stage::Resting | Stage::Messages(_) | Stage::Over => return false,
         };
         flag || (engine.has_failures() && engine.vci() == self.comm.context.vci() && engine.context_failed(self.comm.coll).is_some())
     }

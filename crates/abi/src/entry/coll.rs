@@ -165,6 +165,26 @@ pub unsafe fn MPI_Gather_plan<N: Number>(
     collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root)
 }
 
+pub unsafe fn MPI_Gatherv<N: Number, D: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    sendcount: N,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const N,
+    displs: *const D,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| {
+        let recv = given(recvbuf, recvcounts, displs, recvtype);
+        let plan = || MPI_Gatherv_plan(c, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root);
+        collective::gatherv_now(function, c, data(sendbuf, sendcount, sendtype), recv, root, plan)
+    });
+    finish_on(comm, function, done)
+}
+
 pub unsafe fn MPI_Gatherv_plan<N: Number, D: Number>(
     c: &'static Communicator,
     sendbuf: *const c_void,
@@ -210,6 +230,26 @@ pub unsafe fn MPI_Scatter_plan<N: Number>(
     collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root)
 }
 
+pub unsafe fn MPI_Scatterv<N: Number, D: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    sendcounts: *const N,
+    displs: *const D,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: N,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| {
+        let send = given(sendbuf, sendcounts, displs, sendtype);
+        let plan = || MPI_Scatterv_plan(c, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root);
+        collective::scatterv_now(function, c, send, data(recvbuf, recvcount, recvtype), root, plan)
+    });
+    finish_on(comm, function, done)
+}
+
 pub unsafe fn MPI_Scatterv_plan<N: Number, D: Number>(
     c: &'static Communicator,
     sendbuf: *const c_void,
@@ -234,6 +274,25 @@ pub unsafe fn MPI_Allgather_plan<N: Number>(
     recvtype: Datatype,
 ) -> Result<impl Plan> {
     collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
+}
+
+pub unsafe fn MPI_Allgatherv<N: Number, D: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    sendcount: N,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const N,
+    displs: *const D,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| {
+        let recv = given(recvbuf, recvcounts, displs, recvtype);
+        let plan = || MPI_Allgatherv_plan(c, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype);
+        collective::allgatherv_now(function, c, data(sendbuf, sendcount, sendtype), recv, plan)
+    });
+    finish_on(comm, function, done)
 }
 
 pub unsafe fn MPI_Allgatherv_plan<N: Number, D: Number>(

@@ -708,8 +708,17 @@ impl Plan for Alltoall {
 struct Alltoallv {
     call: Call,
     inter: bool,
+    me: usize,
     from: Option<PerRank<Buffer>>,
     into: PerRank<Buffer>,
+}
+
+impl Alltoallv {
+    /// Of one block for each rank, those that go by messages because of their length, or the others; an empty one in place of each of the rest.
+    fn those(&self, blocks: &PerRank<Buffer>, long: bool) -> PerRank<Buffer> {
+        let goes_by_message = |rank: usize, block: &Buffer| rank != self.me && !shared::short(block.len(), blocks.len());
+        blocks.iter().enumerate().map(|(rank, block)| if goes_by_message(rank, block) == long { block.clone() } else { Buffer::EMPTY }).collect()
+    }
 }
 
 /// `MPI_Alltoallv` and `MPI_Alltoallw`. `send: None` is `MPI_IN_PLACE`.
@@ -728,7 +737,7 @@ pub fn alltoallv(comm: &Comm, send: Option<Blocks>, recv: Blocks) -> Result<impl
         same_bytes(from[me].len(), into[me].len())?;
     }
     let call = Call::new(kind).inter(inter);
-    Ok(Alltoallv { call, inter, from, into })
+    Ok(Alltoallv { call, inter, me, from, into })
 }
 
 impl Plan for Alltoallv {
@@ -736,8 +745,36 @@ impl Plan for Alltoallv {
         self.call
     }
 
+    const TWO_STEPS: bool = true;
+
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         (tuning.alltoallv.forced.is_none() && comm.size() > 1).then(|| longest_part(Kind::Alltoallv, 0, comm.size() as usize))
+    }
+
+    fn needs(&self, rank: usize) -> bool {
+        !self.into[rank].is_empty() && shared::short(self.into[rank].len(), self.into.len())
+    }
+
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        let short = PackedBlocks::of(&self.those(self.from.as_ref().unwrap_or(&self.into), false), true, false)?;
+        shared::alltoallv_offer(turn, &short.read())
+    }
+
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        let own = self.from.as_ref().map(|from| Packed::sent(&from[self.me])).transpose()?;
+        let mut into = PackedBlocks::of(&self.those(&self.into, false), self.from.is_none(), true)?;
+        shared::alltoallv_collect(turn, own.as_ref().map(Packed::read), &mut into.write())?;
+        into.unpack();
+        Ok(())
+    }
+
+    fn has_rest(&self, _ranks: usize) -> bool {
+        [Some(&self.into), self.from.as_ref()].into_iter().flatten().any(|blocks| self.those(blocks, true).iter().any(|block| !block.is_empty()))
+    }
+
+    fn run_rest(&self, channel: Channel) -> impl Operated + use<> {
+        let rest = |blocks| self.those(blocks, true);
+        Alltoallv { from: self.from.as_ref().map(rest), into: rest(&self.into), ..*self }.run(channel)
     }
 
     fn share(&self, turn: &Turn) -> Result<()> {

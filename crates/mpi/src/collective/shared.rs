@@ -131,17 +131,17 @@ pub(super) fn short(bytes: usize, ranks: usize) -> bool {
 }
 
 /// Brings a block for each rank, in their order, but those that are not [`short`], and `me`'s own.
-fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> {
+fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     if ranks == 2 {
         let block = block(1 - me);
-        return turn.bring(if short(block.len(), ranks) { block } else { &[] }, Readers::One(1 - me)).map(|_| ());
+        return turn.bring(if short(block.len(), ranks) { block } else { &[] }, Readers::One(1 - me));
     }
     bring_with_table(turn, &[], |rank| rank != me && short(block(rank).len(), ranks), &block)
 }
 
 /// Among more than two, brings the blocks that `goes` says, behind a table of where each begins and ends, and `more`.
-pub(super) fn bring_with_table<'a>(turn: &Turn, more: &[u8], goes: impl Fn(usize) -> bool, block: impl Fn(usize) -> &'a [u8]) -> Result<()> {
+pub(super) fn bring_with_table<'a>(turn: &Turn, more: &[u8], goes: impl Fn(usize) -> bool, block: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
     let ranks = turn.ranks();
     let mut table = [0u8; 4 * (lines::RANKS_MAX + 1)];
     let mut end = table_bytes(ranks) + more.len();
@@ -151,7 +151,7 @@ pub(super) fn bring_with_table<'a>(turn: &Turn, more: &[u8], goes: impl Fn(usize
     }
     #[expect(clippy::redundant_closure, reason = "the blocks live longer than the table beside them, and must be allowed not to")]
     let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| block(rank));
-    turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(once(more)).chain(each)).map(|_| ())
+    turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(once(more)).chain(each)).map(|offset| offset.is_some())
 }
 
 /// Copies a block whole; both have one length.
@@ -301,10 +301,25 @@ pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u
             bring_each(turn, |rank| from[rank])?;
             into[me].copy_from_slice(from[me]);
         }
-        None => bring_each(turn, |rank| &*into[rank])?,
+        None => {
+            bring_each(turn, |rank| &*into[rank])?;
+        }
     }
     others(me, ranks).try_for_each(|rank| take_own(turn, rank, into[rank]))?;
     rest_by_messages(turn, block_bytes_max(ranks), from, into)
+}
+
+/// Of a nonblocking alltoallv: brings the short ones of `blocks`.
+pub(super) fn alltoallv_offer(turn: &Turn, blocks: &[&[u8]]) -> Result<bool> {
+    bring_each(turn, |rank| blocks[rank])
+}
+
+/// And takes them: into those of `into` that are not empty, and this rank's `own`, unless that is in place.
+pub(super) fn alltoallv_collect(turn: &Turn, own: Option<&[u8]>, into: &mut [&mut [u8]]) -> Result<()> {
+    if let Some(own) = own {
+        into[turn.rank()].copy_from_slice(own);
+    }
+    others(turn.rank(), turn.ranks()).try_for_each(|rank| take_own(turn, rank, into[rank]))
 }
 
 /// Of an alltoallv, exchanges the blocks that are longer than `most` by messages, if there are some.

@@ -165,19 +165,121 @@ fn short_alltoallv(
     if ranks < 2 || comm.remote.is_some() || world.tuning.alltoallv.forced.is_some() || in_place(send.start) || in_place(recv.start) {
         return None;
     }
-    let (sent, received) = (plain(send.datatype)?, plain(recv.datatype)?);
-    let (mut from, mut into) = (PerRank::<&[u8]>::new(), PerRank::<&mut [u8]>::new());
-    for rank in 0..ranks {
-        from.push(send.piece(sent, rank)?.read());
-        into.push(recv.piece(received, rank)?.write());
-    }
+    let (from, mut into) = (outgoing(&send, ranks)?, incoming(&recv, ranks)?);
     let me = comm.rank as usize;
     if from[me].len() != into[me].len() {
         return None;
     }
-    let Ready::Yes(shared, room) = lines::ready(comm, longest_part(Kind::Alltoallv, 0, ranks)) else { return None };
+    let Ready::Yes(shared, room) = ready_for_blocks(comm, Kind::Alltoallv)? else { return None };
     let turn = Turn::unchecked(comm, world, function, comm.calls.begin(Call::new(Kind::Alltoallv)), shared, room);
     Some(take(&turn, |turn| shared::alltoallv(turn, Some(&from), &mut into)))
+}
+
+/// As [`Each::piece`], of all ranks, for what a rank sends; and for what it receives.
+#[inline]
+fn outgoing<'a>(blocks: &Each<impl Fn(usize) -> (i64, i64)>, ranks: usize) -> Option<PerRank<&'a [u8]>> {
+    let t = plain(blocks.datatype)?;
+    (0..ranks).map(|rank| blocks.piece(t, rank).map(Piece::read)).collect()
+}
+
+#[inline]
+fn incoming<'a>(blocks: &Each<impl Fn(usize) -> (i64, i64)>, ranks: usize) -> Option<PerRank<&'a mut [u8]>> {
+    let t = plain(blocks.datatype)?;
+    (0..ranks).map(|rank| blocks.piece(t, rank).map(Piece::write)).collect()
+}
+
+/// `MPI_Gatherv`, with a [plan](gatherv) of the same where it takes one. `recv` matters at the root only.
+pub fn gatherv_now<P: Plan>(
+    function: &'static str,
+    comm: &'static Comm,
+    send: Data,
+    recv: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+    root: i32,
+    plan: impl FnOnce() -> Result<P>,
+) -> Result<()> {
+    short_gatherv(function, comm, &send, recv, root).unwrap_or_else(|| blocking(function, comm, plan()))
+}
+
+#[inline]
+fn short_gatherv(function: &'static str, comm: &'static Comm, send: &Data, recv: Option<Each<impl Fn(usize) -> (i64, i64)>>, root: i32) -> Option<Result<()>> {
+    let (root, ranks, mine, world) = (rank_of_root(comm, root)?, comm.size() as usize, piece(send, 1)?, world::get().ok()?);
+    let mut all = PerRank::new();
+    if root == comm.rank as usize {
+        all = incoming(&recv?, ranks)?;
+        if all[root].len() != mine.bytes {
+            return None;
+        }
+    }
+    let Ready::Yes(shared, room) = ready_for_blocks(comm, Kind::Gatherv)? else { return None };
+    let call = Call::new(Kind::Gatherv).root(root as u32);
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, room);
+    Some(take(&turn, |turn| shared::gatherv(turn, Some(mine.read()), &mut all, root)))
+}
+
+/// `MPI_Scatterv`, with a [plan](scatterv) of the same where it takes one. `send` matters at the root only.
+pub fn scatterv_now<P: Plan>(
+    function: &'static str,
+    comm: &'static Comm,
+    send: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+    recv: Data,
+    root: i32,
+    plan: impl FnOnce() -> Result<P>,
+) -> Result<()> {
+    short_scatterv(function, comm, send, &recv, root).unwrap_or_else(|| blocking(function, comm, plan()))
+}
+
+#[inline]
+fn short_scatterv(function: &'static str, comm: &'static Comm, send: Option<Each<impl Fn(usize) -> (i64, i64)>>, recv: &Data, root: i32) -> Option<Result<()>> {
+    let (root, ranks, mine, world) = (rank_of_root(comm, root)?, comm.size() as usize, piece(recv, 1)?, world::get().ok()?);
+    let mut all = PerRank::new();
+    if root == comm.rank as usize {
+        all = outgoing(&send?, ranks)?;
+        if all[root].len() != mine.bytes {
+            return None;
+        }
+    }
+    let Ready::Yes(shared, room) = ready_for_blocks(comm, Kind::Scatterv)? else { return None };
+    let call = Call::new(Kind::Scatterv).root(root as u32);
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, room);
+    Some(take(&turn, |turn| shared::scatterv(turn, &all, Some(mine.write()), root)))
+}
+
+/// Whether what a collective of blocks whose lengths not all ranks know goes through is there. `None`: the communicator has one rank.
+#[inline]
+fn ready_for_blocks(comm: &'static Comm, kind: Kind) -> Option<Ready> {
+    let ranks = comm.size() as usize;
+    (ranks > 1).then(|| lines::ready(comm, longest_part(kind, 0, ranks)))
+}
+
+/// `MPI_Allgatherv`, with a [plan](allgatherv) of the same where it takes one.
+pub fn allgatherv_now<P: Plan>(
+    function: &'static str,
+    comm: &'static Comm,
+    send: Data,
+    recv: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+    plan: impl FnOnce() -> Result<P>,
+) -> Result<()> {
+    short_allgatherv(function, comm, &send, recv).unwrap_or_else(|| blocking(function, comm, plan()))
+}
+
+#[inline]
+fn short_allgatherv(function: &'static str, comm: &'static Comm, send: &Data, recv: Option<Each<impl Fn(usize) -> (i64, i64)>>) -> Option<Result<()>> {
+    let (ranks, mine, world) = (comm.size() as usize, piece(send, 1)?, world::get().ok()?);
+    if ranks < 2 || comm.remote.is_some() || world.tuning.allgatherv.forced.is_some() {
+        return None;
+    }
+    let mut all = incoming(&recv?, ranks)?;
+    let longest = lent::longest(&all);
+    if all[comm.rank as usize].len() != mine.bytes || longest >= lend::BYTES_MIN {
+        return None;
+    }
+    let Ready::Yes(shared, room) = lines::ready(comm, longest) else { return None };
+    let call = Call::new(Kind::Allgatherv).blocks(all.iter().map(|block| block.len()));
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, room);
+    Some(take(&turn, |turn| {
+        shared::allgatherv_offer(turn, mine.read())?;
+        shared::allgatherv(turn, Some(mine.read()), &mut all)
+    }))
 }
 
 /// `MPI_Reduce`.

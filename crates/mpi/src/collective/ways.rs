@@ -126,8 +126,10 @@ fn streams_among_many(kind: Kind) -> bool {
 pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
     let through_slots = |bytes: &usize| {
         let whole = match kind {
-            Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::NeighborAlltoall => return false,
+            Kind::Gatherv | Kind::Scatterv | Kind::NeighborAlltoall => return false,
             Kind::Scan | Kind::Exscan => super::shared::scan_whole_max(ranks),
+            // Longer blocks go by messages beside.
+            Kind::Alltoallv => super::shared::block_bytes_max(ranks),
             _ => usize::MAX,
         };
         let longest = longest_part(kind, *bytes, ranks);
@@ -183,7 +185,8 @@ mod tests {
         assert_eq!((longest_later(Kind::Bcast, 2), longest_later(Kind::Bcast, 64)), (Some(lines::part_of(2)), Some(lines::part_of(64))));
         assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::part_of(3) / 2));
         assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::part_of(2)), Some(lines::part_of(3))));
-        for (kind, ranks) in [(Kind::Alltoallv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
+        assert_eq!((longest_later(Kind::Alltoallv, 2), longest_later(Kind::Alltoallv, 4)), (Some(lines::part_of(2)), Some(lines::part_of(4) / 4)));
+        for (kind, ranks) in [(Kind::Gatherv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
             assert_eq!(longest_later(kind, ranks), None);
         }
     }
