@@ -136,7 +136,7 @@ pub trait Plan: Send + Sync + Sized + 'static {
 
     /// Whether something of a [nonblocking](later) one goes by messages beside the parts that fit: both ends of each message say the same.
     #[inline]
-    fn has_rest(&self, _ranks: usize) -> bool {
+    fn has_rest(&self) -> bool {
         false
     }
 

@@ -208,7 +208,7 @@ impl<P: Plan> Collective<P> {
     fn begin(&mut self) -> Result<()> {
         self.comm.calls.went(Way::Slots);
         self.stage = Stage::Bringing;
-        if self.plan.has_rest(self.comm.size() as usize) {
+        if self.plan.has_rest() {
             self.rest = Some(Box::pin(self.plan.run_rest(Channel::lasting(&self.comm, self.begun)?)));
         }
         Ok(())

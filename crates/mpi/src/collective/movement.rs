@@ -1,6 +1,7 @@
 //! Collectives that move data (MPI-5.0 §6.4 to §6.8).
 
 use super::*;
+use std::borrow::Cow;
 
 struct Bcast {
     call: Call,
@@ -714,10 +715,22 @@ struct Alltoallv {
 }
 
 impl Alltoallv {
-    /// Of one block for each rank, those that go by messages because of their length, or the others; an empty one in place of each of the rest.
-    fn those(&self, blocks: &PerRank<Buffer>, long: bool) -> PerRank<Buffer> {
-        let goes_by_message = |rank: usize, block: &Buffer| rank != self.me && !shared::short(block.len(), blocks.len());
-        blocks.iter().enumerate().map(|(rank, block)| if goes_by_message(rank, block) == long { block.clone() } else { Buffer::EMPTY }).collect()
+    /// Whether the block for `rank`, or from it, goes by a message of its own in a nonblocking one, because of its length.
+    fn is_long(&self, rank: usize, block: &Buffer) -> bool {
+        rank != self.me && !shared::short(block.len(), self.into.len())
+    }
+
+    fn any_is_long(&self, blocks: &PerRank<Buffer>) -> bool {
+        blocks.iter().enumerate().any(|(rank, block)| self.is_long(rank, block))
+    }
+
+    /// Of one block for each rank, those that are `long`, or the others; an empty one in place of each of the rest.
+    fn those<'a>(&self, blocks: &'a PerRank<Buffer>, long: bool) -> Cow<'a, [Buffer]> {
+        if !long && !self.any_is_long(blocks) {
+            return Cow::Borrowed(blocks);
+        }
+        let kept = |(rank, block): (usize, &Buffer)| if self.is_long(rank, block) == long { block.clone() } else { Buffer::EMPTY };
+        Cow::Owned(blocks.iter().enumerate().map(kept).collect())
     }
 }
 
@@ -768,12 +781,12 @@ impl Plan for Alltoallv {
         Ok(())
     }
 
-    fn has_rest(&self, _ranks: usize) -> bool {
-        [Some(&self.into), self.from.as_ref()].into_iter().flatten().any(|blocks| self.those(blocks, true).iter().any(|block| !block.is_empty()))
+    fn has_rest(&self) -> bool {
+        self.any_is_long(&self.into) || self.from.as_ref().is_some_and(|from| self.any_is_long(from))
     }
 
     fn run_rest(&self, channel: Channel) -> impl Operated + use<> {
-        let rest = |blocks| self.those(blocks, true);
+        let rest = |blocks| self.those(blocks, true).iter().cloned().collect();
         Alltoallv { from: self.from.as_ref().map(rest), into: rest(&self.into), ..*self }.run(channel)
     }
 
