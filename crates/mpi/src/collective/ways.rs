@@ -124,6 +124,9 @@ fn streams_among_many(kind: Kind) -> bool {
 /// Longest part of `kind`, bytes, up to which its nonblocking form goes through slots of its own among `ranks` that share memory, of lengths that
 /// were looked at by powers of two; 0 where it has no bytes. `None`: it goes by messages.
 pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
+    if !lines::fits(ranks, 0) {
+        return None;
+    }
     let through_slots = |bytes: &usize| {
         let whole = match kind {
             Kind::Gatherv | Kind::Scatterv | Kind::NeighborAlltoall => return false,
@@ -186,7 +189,8 @@ mod tests {
         assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::part_of(3) / 2));
         assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::part_of(2)), Some(lines::part_of(3))));
         assert_eq!((longest_later(Kind::Alltoallv, 2), longest_later(Kind::Alltoallv, 4)), (Some(lines::part_of(2)), Some(lines::part_of(4) / 4)));
-        for (kind, ranks) in [(Kind::Gatherv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
+        for (kind, ranks) in [(Kind::Gatherv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1), (Kind::Alltoallv, 65), (Kind::Alltoallv, 1)]
+        {
             assert_eq!(longest_later(kind, ranks), None);
         }
     }
