@@ -468,7 +468,7 @@ pub fn end(code: i32, message: &str) -> ! {
     if let Some(launcher) = joining().take() {
         lock(&launcher).abort(code, message);
     }
-    eprintln!("whimbrel: {message}");
+    launch::last_line::print(&format!("whimbrel: {message}"));
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }
 

@@ -5,7 +5,7 @@ use crate::channel::{self, Received};
 use crate::environment::{self, Address};
 use crate::host::Host;
 use crate::wire::{FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX, VERSION, Welcome};
-use crate::{Error, RANKS_MAX};
+use crate::{Error, RANKS_MAX, last_line};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -154,7 +154,7 @@ impl Client {
             // The launcher's signal is on its way; whatever it still sends is of no interest.
             while let Ok(Received::Packet { .. }) = channel::receive(self.socket.as_fd(), &mut self.buffer) {}
         }
-        eprintln!("{message}");
+        last_line::print(message);
         std::process::exit(if code & 0xff == 0 { 1 } else { code })
     }
 

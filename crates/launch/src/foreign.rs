@@ -8,7 +8,7 @@ use crate::host::{self, Card, Host};
 use crate::segment_server::{self, SegmentRequest, SegmentServer};
 use crate::store::{Job, Store};
 use crate::wire::{KEY_BYTES_MAX, SECRET_BYTES, VALUE_BYTES_MAX};
-use crate::{Error, secret, sys};
+use crate::{Error, last_line, secret, sys};
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -236,7 +236,7 @@ impl Foreign {
 
     pub(crate) fn abort(&mut self, code: i32, message: &str) -> ! {
         // The manager may end this process before the line below it is written.
-        eprintln!("whimbrel: {message}");
+        last_line::print(&format!("whimbrel: {message}"));
         // It reads that line through a pipe, and may drop what it has not read when it ends the job.
         std::thread::sleep(LAST_WORDS);
         if !self.finalized {

@@ -22,6 +22,7 @@
 //! | `segment_server` | How does a rank hand its segment to others, where the launcher carries no descriptors? |
 //! | `secret`, `munge_sys` | How does the job's key go through that process manager? As it is, or through `libmunge` |
 //! | [`spawn`] | How does a process start others while it runs? |
+//! | [`last_line`] | What does a process say before it ends? |
 //! | `store` | What does this library need of a foreign process manager? |
 //! | [`pmi`], `stream` | How are PMI-1 and PMI-2 spoken? |
 //! | [`fields`], [`mapping`] | How do PMI's messages and its map of ranks read? |
@@ -35,6 +36,7 @@ mod error;
 pub mod fields;
 pub mod foreign;
 pub mod host;
+pub mod last_line;
 pub mod launcher;
 pub mod mapping;
 mod munge_sys;
