@@ -92,9 +92,14 @@ work_for() {
     touch "$work/unpacked"
 }
 
-# build COMMAND...: runs it (or a function) in $work, once; its output is in $work/build.log.
+# build COMMAND...: runs it (or a function) in $work, once; its output is in $work/build.log. With BUILD_ONLY=yes that is all, and the last
+# line says where.
 build() {
-    [ ! -e "$work/built" ] || return 0
+    [ -e "$work/built" ] || build_now "$@"
+    [ "${BUILD_ONLY:-no}" != yes ] || { echo "$work"; exit 0; }
+}
+
+build_now() {
     echo "building $name"
     if ! (renice -n 15 -p $BASHPID && cd "$work" && "$@") > "$work/build.log" 2>&1; then
         tail -40 "$work/build.log"

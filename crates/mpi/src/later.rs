@@ -30,6 +30,12 @@ use std::task::{Context, Poll, Waker};
 /// Nonblocking collectives that a communicator has had before it gets slots for them: one that is hardly used needs none.
 pub const CALLS_BEFORE: u32 = 4;
 
+/// Bytes of a part of a long collective that is cut, at most; how many parts it has, and how many of them are under way at once, so that what passes stays in
+/// the caches.
+const CUT_BYTES_MAX: usize = 512 << 10;
+const PARTS_MAX: usize = 1024;
+const PARTS_AT_ONCE: usize = 3;
+
 /// What the nonblocking collectives of one communicator go through.
 pub struct Later {
     /// Those that have been started before it was known whether there are slots. One thread at a time starts collectives.
@@ -97,7 +103,11 @@ pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Re
         return request::start_collective(owner, operate(&plan, comm, begun, Channel::lasting(comm, begun)?)?);
     }
     let world = world::get()?;
-    let longest = plan.longest_later(comm, &world.tuning).filter(|longest| lines::fits(comm.size() as usize, *longest));
+    let longest = plan.longest_later(comm, &world.tuning);
+    if let Some(parts) = longest.and_then(|longest| parts_of(&plan, comm, longest)) {
+        return Cut::new(function, comm, world, begun, parts)?.start();
+    }
+    let longest = longest.filter(|longest| lines::fits(comm.size() as usize, *longest));
     match (comm.later.shared.get(), longest) {
         (None, _) => match comm.later.calls.fetch_add(1, Ordering::Relaxed) {
             ..CALLS_BEFORE => {}
@@ -121,6 +131,16 @@ pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Re
         _ => {}
     }
     request::start_collective(owner, plan.run(Channel::lasting(comm, begun)?))
+}
+
+/// Of a collective that is too long for slots, and is cut, its parts, and what is brought of each at most. All ranks say the same: not before the one that gets
+/// slots for `comm`, which is one of its first.
+fn parts_of<P: Plan>(plan: &P, comm: &Comm, longest: usize) -> Option<(Vec<P>, usize)> {
+    let ranks = comm.size() as usize;
+    let most = lines::part_of(ranks).min(CUT_BYTES_MAX);
+    let goes = longest > most && longest.div_ceil(most) <= PARTS_MAX && lines::fits(ranks, most);
+    let has_begun = || comm.later.shared.get().is_some() || comm.later.calls.load(Ordering::Relaxed) > CALLS_BEFORE;
+    if goes && has_begun() { Some((plan.cut(most)?, most)) } else { None }
 }
 
 /// Gets slots for the nonblocking collectives of `comm`, as a part of the one that `channel` belongs to. Where that fails, it has failed
@@ -419,5 +439,59 @@ impl<P: Plan> Flagged for Collective<P> {
     fn flag(&self) -> Option<(&'static Line, usize)> {
         let (shared, rank) = (self.comm.later.slots()?, self.awaited()?);
         Some((shared.slots.state(rank), self.comm.rank as usize))
+    }
+}
+
+/// A long collective, whose parts go through slots as collectives of their own, one after the other.
+struct Cut<P> {
+    comm: Arc<Comm>,
+    parts: VecDeque<Collective<P>>,
+}
+
+impl<P: Plan> Cut<P> {
+    /// # Errors
+    /// As [`start`].
+    fn new(function: &'static str, comm: &Comm, world: &'static World, begun: Begun, (parts, most): (Vec<P>, usize)) -> Result<Cut<P>> {
+        let mut all = VecDeque::with_capacity(parts.len());
+        for (number, part) in parts.into_iter().enumerate() {
+            let begun = if number == 0 { begun } else { comm.calls.begin(part.call().form(Form::Nonblocking)) };
+            all.push_back(Collective::new(function, comm, world, begun, most, part)?);
+        }
+        Ok(Cut { comm: comm.share(), parts: all })
+    }
+
+    fn start(mut self) -> Result<handle::Request> {
+        let owner = self.comm.handle();
+        match self.step() {
+            Some(Ok(())) => Ok(request::DONE),
+            Some(Err(error)) => request::start_collective(Some(owner), async move { Err(error) }),
+            None => request::start_flagged(Some(owner), Box::new(self)),
+        }
+    }
+
+    fn under_way(&self) -> impl Iterator<Item = &Collective<P>> {
+        self.parts.iter().take(PARTS_AT_ONCE)
+    }
+}
+
+impl<P: Plan> Flagged for Cut<P> {
+    fn step(&mut self) -> Option<Result<()>> {
+        let mut at = 0;
+        while at < self.parts.len().min(PARTS_AT_ONCE) {
+            match self.parts[at].step() {
+                None => at += 1,
+                Some(Ok(())) => drop(self.parts.remove(at)),
+                error => return error,
+            }
+        }
+        self.parts.is_empty().then_some(Ok(()))
+    }
+
+    fn ready(&self, engine: &Engine) -> bool {
+        self.under_way().any(|part| part.ready(engine))
+    }
+
+    fn flag(&self) -> Option<(&'static Line, usize)> {
+        self.parts.front()?.flag()
     }
 }

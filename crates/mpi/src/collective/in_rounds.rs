@@ -1,6 +1,6 @@
 //! Long collectives whose ranks bring equally much in [rounds](crate::turn::rounds): in reductions each combines a slice of what all bring in a round.
 
-use super::shared::{Order, Source, Vectors, apart, copied, others, slice_beside, taken};
+use super::shared::{Order, Source, Vectors, apart, copied, others, scan_piece, slice_beside, taken};
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::PIECE_BYTES;
@@ -203,26 +203,10 @@ pub(super) fn scan(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &
             let place = at..at + into.len();
             let own = own.map(|own| &own[place.clone()]);
             let theirs = if me > 0 { Some(rounds.part(round, me - 1, place)?) } else { None };
-            let brings = match exclusive && !last {
-                true => {
-                    let out = &mut apart[..into.len()];
-                    copied(out, own.unwrap_or(into))?;
-                    theirs.map_or(Ok(()), |theirs| op.reduce(theirs, out))?;
-                    theirs.map_or(Ok(()), |theirs| taken(into, theirs))?;
-                    &*out
-                }
-                false if exclusive => {
-                    theirs.map_or(Ok(()), |theirs| taken(into, theirs))?;
-                    continue;
-                }
-                false => {
-                    own.map_or(Ok(()), |own| copied(into, own))?;
-                    theirs.map_or(Ok(()), |theirs| op.reduce(theirs, into))?;
-                    &*into
-                }
-            };
+            let mut out = (exclusive && !last).then(|| &mut apart[..into.len()]);
+            scan_piece(op, theirs, own, into, out.as_deref_mut(), exclusive)?;
             if let Some(outgoing) = &mut outgoing {
-                outgoing.bring(brings);
+                outgoing.bring(out.as_deref().unwrap_or(into));
             }
         }
         outgoing.into_iter().for_each(Outgoing::end);

@@ -647,41 +647,38 @@ pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut 
     }
 }
 
+/// What a rank of a scan along the ranks does with a piece: combines `theirs`, what the one before it brings, with its `own`, unless that is in place in `into`.
+/// Leaves the rank's result in `into`, or on the first rank, where `exclusive`, what was there, and in `out` what it brings to the next.
+pub(super) fn scan_piece(op: &Operation, theirs: Option<&[u8]>, own: Option<&[u8]>, into: &mut [u8], out: Option<&mut [u8]>, exclusive: bool) -> Result<()> {
+    let combined = |value: &mut [u8]| theirs.map_or(Ok(()), |theirs| op.reduce(theirs, value));
+    if exclusive {
+        if let Some(out) = out {
+            copied(out, own.unwrap_or(into))?;
+            combined(out)?;
+        }
+        return theirs.map_or(Ok(()), |theirs| taken(into, theirs));
+    }
+    if let Some(own) = own {
+        copied(into, own)?;
+    }
+    combined(into)?;
+    out.map_or(Ok(()), |out| copied(out, into))
+}
+
 /// All of a scan in which each rank combines what the one before it brings with its own, piece by piece, and brings that to the next.
 /// Arguments as in [`scan`].
 pub(super) fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
     let (me, bytes) = (turn.rank(), into.len());
-    let (step, next) = (step_of(op, bytes), Readers::One(me + 1));
-    if me == 0 {
-        turn.bring(mine.unwrap_or(into), next)?;
-        if let Some(mine) = mine.filter(|_| !exclusive) {
-            into.copy_from_slice(mine);
-        }
-        return Ok(());
-    }
-    let before = turn.part(me - 1, bytes)?;
-    let mut combined = |range: Range<usize>, out: Option<&mut [u8]>| {
-        let theirs = before.bytes(range.start, range.end)?;
-        let into = &mut into[range.clone()];
-        let Some(out) = out else {
-            return match (exclusive, mine) {
-                (true, _) => copied(into, theirs),
-                (false, None) => op.reduce(theirs, into),
-                (false, Some(mine)) => {
-                    into.copy_from_slice(&mine[range]);
-                    op.reduce(theirs, into)
-                }
-            };
-        };
-        out.copy_from_slice(mine.map_or(into, |mine| &mine[range]));
-        op.reduce(theirs, out)?;
-        into.copy_from_slice(if exclusive { theirs } else { out });
-        Ok(())
+    let step = step_of(op, bytes);
+    let before = if me > 0 { Some(turn.part(me - 1, bytes)?) } else { None };
+    let mut piece = |range: Range<usize>, out: Option<&mut [u8]>| {
+        let theirs = before.as_ref().map(|before| before.bytes(range.start, range.end)).transpose()?;
+        scan_piece(op, theirs, mine.map(|mine| &mine[range.clone()]), &mut into[range], out, exclusive)
     };
     if me + 1 < turn.ranks() {
-        return turn.bring_made(bytes, step, next, |range, out| combined(range, Some(out)));
+        return turn.bring_made(bytes, step, Readers::One(me + 1), |range, out| piece(range, Some(out)));
     }
-    (0..bytes).step_by(step).try_for_each(|from| combined(from..bytes.min(from + step), None))
+    (0..bytes).step_by(step).try_for_each(|from| piece(from..bytes.min(from + step), None))
 }
 
 #[inline]
