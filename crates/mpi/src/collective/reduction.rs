@@ -220,7 +220,7 @@ impl Plan for Reduce {
         self.collect(turn)
     }
 
-    fn cut(&self, most: usize) -> Option<Vec<Reduce>> {
+    fn cut(&self, _ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
         let op = self.op.as_ref()?;
         let own = self.mine.as_ref().unwrap_or(&self.into);
         let part = |range: Range<usize>| Reduce {
@@ -230,7 +230,7 @@ impl Plan for Reduce {
             mine: self.mine.as_ref().map(|mine| mine.part(range.clone())),
             into: if self.root.here() { self.into.part(range) } else { VectorPlace::NONE },
         };
-        cut(op, own.buffer.len(), most).map(|ranges| ranges.map(part).collect())
+        cut(op, own.buffer.len(), most).map(|ranges| ranges.map(part).collect::<Vec<_>>())
     }
 
     #[inline]
@@ -337,7 +337,7 @@ impl Plan for Allreduce {
         self.longest(comm, tuning)
     }
 
-    fn cut(&self, most: usize) -> Option<Vec<Allreduce>> {
+    fn cut(&self, _ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
         let part = |range: Range<usize>| Allreduce {
             call: self.call,
             inter: self.inter,
@@ -345,7 +345,7 @@ impl Plan for Allreduce {
             mine: self.mine.as_ref().map(|mine| mine.part(range.clone())),
             into: self.into.part(range),
         };
-        cut(&self.op, self.into.buffer.len(), most).map(|ranges| ranges.map(part).collect())
+        cut(&self.op, self.into.buffer.len(), most).map(|ranges| ranges.map(part).collect::<Vec<_>>())
     }
 
     #[inline]

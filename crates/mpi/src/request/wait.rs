@@ -169,7 +169,7 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
         // Nothing has come that could be another answer.
         engine.polled(false);
         drop(engine);
-        pause(world, cell);
+        pause(world, cell, before);
         return Ok(None);
     }
     if tasks_running() || siblings.is_some() {
@@ -183,9 +183,10 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
     }
     let found = ask(&mut engine)?;
     engine.polled(found.is_some());
+    let completions = engine.completions();
     drop(engine);
     if found.is_none() {
-        pause(world, cell);
+        pause(world, cell, completions);
     }
     Ok(found)
 }
@@ -203,18 +204,76 @@ fn help(siblings: &Vcis, vci: u8) {
     LOOKED.set((looks.wrapping_add(1), seen));
 }
 
-/// After a look that found nothing: gives the core away where another rank needs it, and now and then where another thread may.
-fn pause(world: &World, cell: &Cell<Engine>) {
+/// Looks that have found nothing since something completed last.
+#[derive(Clone, Copy)]
+struct InVain {
+    completions: u64,
+    /// How often the core was given away, and looks until it is given away next.
+    given: u32,
+    left: u32,
+}
+
+impl InVain {
+    /// So often the core is given away after each look; then after two, four and so on, up to so many.
+    const GIVEN_EACH: u32 = 16;
+    const LOOKS_MAX: u32 = 512;
+
+    const fn since(completions: u64) -> InVain {
+        InVain { completions, given: 0, left: 0 }
+    }
+
+    /// One more, by when so much had completed: whether the core is to be given away. A program that only looks until something comes soon gets it so; one that
+    /// works between its looks would lose more by each change of processes than it works.
+    fn gives(&mut self, completions: u64) -> bool {
+        if self.completions != completions {
+            *self = InVain::since(completions);
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            return false;
+        }
+        self.given = self.given.saturating_add(1);
+        self.left = self.given.checked_sub(InVain::GIVEN_EACH).map_or(0, |more| (1 << more.min(31)).min(InVain::LOOKS_MAX) - 1);
+        true
+    }
+}
+
+/// After a look that found nothing, by when so much had completed: gives the core away where another rank needs it, and now and then where another thread may.
+fn pause(world: &World, cell: &Cell<Engine>, completions: u64) {
     /// A look costs a tenth of what giving the core away does.
     const LOOKS: u32 = 16;
     thread_local!(static LOOKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    thread_local!(static IN_VAIN: std::cell::Cell<InVain> = const { std::cell::Cell::new(InVain::since(0)) });
     if world.crowded {
-        engine::yield_core();
+        let mut in_vain = IN_VAIN.get();
+        let gives = in_vain.gives(completions);
+        IN_VAIN.set(in_vain);
+        if gives {
+            engine::yield_core();
+        }
     } else if cell.shared() {
         LOOKED.set(LOOKED.get() + 1);
         if LOOKED.get() == LOOKS {
             LOOKED.set(0);
             engine::yield_core();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(in_vain: &mut InVain, looks: u32, completions: u64) -> u32 {
+        (0..looks).filter(|_| in_vain.gives(completions)).count() as u32
+    }
+
+    #[test]
+    fn who_looks_in_vain_for_long_gives_its_core_away_less_often_until_something_completes() {
+        let mut in_vain = InVain::since(7);
+        assert_eq!(given(&mut in_vain, InVain::GIVEN_EACH, 7), InVain::GIVEN_EACH);
+        assert_eq!(given(&mut in_vain, InVain::LOOKS_MAX - 1, 7), InVain::LOOKS_MAX.ilog2());
+        assert_eq!(given(&mut in_vain, 100 * InVain::LOOKS_MAX, 7), 100);
+        assert_eq!(given(&mut in_vain, InVain::GIVEN_EACH, 8), InVain::GIVEN_EACH);
     }
 }
