@@ -86,10 +86,14 @@ def build(recipe: str, library: bench.Library, console: Console) -> Path | None:
         LINK.unlink()
         LINK.symlink_to(link)
     lines = done.stdout.splitlines() or [""]
-    if done.returncode == 0 and (work := Path(lines[-1])).is_dir():
-        return work
-    console.print(f"[red]{recipe} with {library.name}: {lines[-1]}")
-    return None
+    if done.returncode != 0 or not (work := Path(lines[-1])).is_dir():
+        console.print(f"[red]{recipe} with {library.name}: {lines[-1]}")
+        return None
+    lacking = [one.binary for one in APPLICATIONS.values() if one.recipe == recipe and not (work / one.binary).exists()]
+    if lacking:
+        console.print(f"[red]{recipe} with {library.name}: {work} has no {', '.join(lacking)}; without {work} it is built anew")
+        return None
+    return work
 
 
 def folder_for(name: str, ranks: int, work: Path) -> Path:

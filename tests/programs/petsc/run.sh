@@ -21,7 +21,8 @@ steps() {
     ./configure --with-cc="$mpicc" --with-cxx=0 --with-fc=0 --with-mpiexec="$cache/prefix/bin/mpiexec" \
         --with-blaslapack-lib="-llapack -lblas" --with-debugging=0 COPTFLAGS=-O1 --with-x=0 --with-ssl=0 --with-sowing=0 \
         --with-make-np="$jobs" &&
-        make all
+        make all &&
+        make -s -f gmakefile.test "$PETSC_ARCH/tests/ksp/ksp/tutorials/ex2" "$PETSC_ARCH/tests/snes/tutorials/ex19"
 }
 build steps
 cd "$work" || exit 1
