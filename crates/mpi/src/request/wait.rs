@@ -249,7 +249,7 @@ fn pause(world: &World, cell: &Cell<Engine>, completions: u64) {
         let gives = in_vain.gives(completions);
         IN_VAIN.set(in_vain);
         if gives {
-            engine::yield_core();
+            drop(engine::give_core(cell, cell.lock()));
         }
     } else if cell.shared() {
         LOOKED.set(LOOKED.get() + 1);
