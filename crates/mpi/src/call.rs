@@ -142,9 +142,6 @@ const NO_ROOT: u64 = u32::MAX as u64;
 /// Bytes that need not agree.
 const ANY_BYTES: u64 = u64::MAX;
 const FORM_SHIFT: u32 = 8;
-/// Of those bits, what is left says that the call takes a number for each of several parts.
-const CUT: u64 = 1 << (FORM_SHIFT + 3);
-const FORMS: u64 = 0x7;
 const INTER: u64 = 1 << 12;
 const OP_SHIFT: u32 = 16;
 const ROOT_SHIFT: u32 = 32;
@@ -153,7 +150,7 @@ const ROOT_SHIFT: u32 = 32;
 ///
 /// | word | meaning |
 /// | --- | --- |
-/// | 0 | [`Kind`] (8 bits), [`Form`] (3), whether it is [cut](Call::cut) (1), whether between two groups (4), operation (16), root (32) |
+/// | 0 | [`Kind`] (8 bits), [`Form`] (4), whether between two groups (4), operation (16), root (32) |
 /// | 1 | bytes that must be the same on every rank (48 bits) and a mix of their parts (16 bits), or all ones |
 /// | 2 | what the elements of a predefined reduction are (handle of the datatype's kind), or 0 |
 /// | 3 | for printing: datatype's handle (16 bits; 0: not predefined), count (48 bits; all ones: none) |
@@ -234,12 +231,6 @@ impl Call {
         self
     }
 
-    /// It takes a number for each of several parts, as many as its kind and bytes say.
-    pub fn cut(mut self) -> Call {
-        self.0[0] |= CUT;
-        self
-    }
-
     /// Whether its function moves data or waits, and takes one number: not one that makes a communicator, or ends.
     fn plain(self) -> bool {
         (Kind::Barrier as u64..=Kind::NeighborAlltoallw as u64).contains(&(self.0[0] & 0xff))
@@ -249,15 +240,14 @@ impl Call {
     /// message or shared line of the one can be taken for a later one's. A persistent collective has the same number at
     /// each start.
     pub fn parts_alone(self, other: Call) -> bool {
-        let (form, kind_and_bytes) = (self.form_index(), |call: Call| (call.0[0] & 0xff, call.0[1]));
-        let as_many = (self.0[0] | other.0[0]) & CUT == 0 || kind_and_bytes(self) == kind_and_bytes(other);
-        self.plain() && other.plain() && form == other.form_index() && form != Form::Persistent as usize && as_many
+        let form = self.form_index();
+        self.plain() && other.plain() && form == other.form_index() && form != Form::Persistent as usize
     }
 
     /// The place of its [`Form`].
     #[inline]
     fn form_index(self) -> usize {
-        (self.0[0] >> FORM_SHIFT & FORMS) as usize % SERIES
+        (self.0[0] >> FORM_SHIFT & 0xf) as usize % SERIES
     }
 
     /// Bits that differ between calls that do not match, as far as so few bits can. Kinds that move data always differ.
@@ -288,8 +278,7 @@ impl Call {
     /// The class of the error, where the calls do not match.
     pub fn mismatch(self, other: Call) -> Option<i32> {
         let [mine, theirs] = [self.0, other.0];
-        // Where only one is cut, they differ in their bytes, too.
-        let differ = (mine[0] ^ theirs[0]) & !CUT;
+        let differ = mine[0] ^ theirs[0];
         match () {
             () if differ & 0xffff != 0 => Some(MPI_ERR_OTHER),
             () if differ >> ROOT_SHIFT != 0 => Some(MPI_ERR_ROOT),
@@ -305,7 +294,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [what, bytes, _, shown] = self.0;
         let name = NAMES.get((what & 0xff) as usize).copied().unwrap_or("an unknown call");
-        match (what >> FORM_SHIFT & FORMS, name.strip_prefix("MPI_")) {
+        match (what >> FORM_SHIFT & 0xf, name.strip_prefix("MPI_")) {
             (1, Some(rest)) if !rest.starts_with("Comm_") => write!(f, "MPI_I{}", rest.to_lowercase())?,
             (2, Some(_)) => write!(f, "{name}_init")?,
             _ => f.write_str(name)?,

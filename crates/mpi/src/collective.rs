@@ -116,12 +116,6 @@ pub trait Plan: Send + Sync + Sized + 'static {
         if Self::TWO_STEPS { self.longest(comm, tuning) } else { None }
     }
 
-    /// Of a [nonblocking](later) one that is [longer](Plan::longest_later) than goes through slots: the same in parts, each of which a rank brings at most `most`
-    /// bytes of; their blocks, or vectors, are consecutive parts of its own. All ranks cut alike. `None`: it is not cut.
-    fn cut(&self, _ranks: usize, _most: usize) -> Option<Vec<impl Plan + use<Self>>> {
-        None::<Vec<Self>>
-    }
-
     /// Brings what others need of this rank. False as [`Turn::bring`] says.
     #[inline]
     fn offer(&self, _turn: &Turn) -> Result<bool> {

@@ -6,7 +6,7 @@
 //! there are any wait until it has. Members bring their parts in the order in which they have started the collectives, and
 //! end these in any order: what a member has ended, as it says, is all up to the first that is under way.
 
-use crate::call::{Begun, Call, Form, UNDER_WAY_MAX, Way};
+use crate::call::{Begun, Form, UNDER_WAY_MAX, Way};
 use crate::collective::{Plan, operate};
 use crate::comm::Comm;
 use crate::error::{Error, Result};
@@ -29,12 +29,6 @@ use std::task::{Context, Poll, Waker};
 
 /// Nonblocking collectives that a communicator has had before it gets slots for them: one that is hardly used needs none.
 pub const CALLS_BEFORE: u32 = 4;
-
-/// Bytes of a part of a long collective that is cut, at most; how many parts it has, and how many of them are under way at once, so that what passes stays in
-/// the caches.
-const CUT_BYTES_MAX: usize = 512 << 10;
-const PARTS_MAX: usize = 1024;
-const PARTS_AT_ONCE: usize = 3;
 
 /// What the nonblocking collectives of one communicator go through.
 pub struct Later {
@@ -97,17 +91,13 @@ impl UnderWay {
 /// # Errors
 /// Those of the first steps; `MPI_ERR_OTHER` where too many are under way on `comm`.
 pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Result<handle::Request> {
-    let (call, owner, world) = (plan.call().form(Form::Nonblocking), Some(comm.handle()), world::get()?);
+    let begun = comm.calls.begin(plan.call().form(Form::Nonblocking));
+    let owner = Some(comm.handle());
     if comm.remote.is_some() || comm.size() == 1 || comm.is_networked() {
-        let begun = comm.calls.begin(call);
         return request::start_collective(owner, operate(&plan, comm, begun, Channel::lasting(comm, begun)?)?);
     }
-    let longest = plan.longest_later(comm, &world.tuning);
-    if let Some(parts) = longest.and_then(|longest| parts_of(&plan, comm, longest)) {
-        return Cut::new(function, comm, world, call.cut(), parts)?.start();
-    }
-    let begun = comm.calls.begin(call);
-    let longest = longest.filter(|longest| lines::fits(comm.size() as usize, *longest));
+    let world = world::get()?;
+    let longest = plan.longest_later(comm, &world.tuning).filter(|longest| lines::fits(comm.size() as usize, *longest));
     match (comm.later.shared.get(), longest) {
         (None, _) => match comm.later.calls.fetch_add(1, Ordering::Relaxed) {
             ..CALLS_BEFORE => {}
@@ -121,31 +111,16 @@ pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Re
             }
             _ => {
                 if let Some(longest) = longest {
-                    return Collective::new(function, comm, world, begun, longest, plan, true)?.start();
+                    return Collective::new(function, comm, world, begun, longest, plan)?.start();
                 }
             }
         },
         (Some(Some(shared)), Some(longest)) if longest <= INLINE_BYTES || shared.room().is_some() => {
-            return Collective::new(function, comm, world, begun, longest, plan, true)?.start();
+            return Collective::new(function, comm, world, begun, longest, plan)?.start();
         }
         _ => {}
     }
     request::start_collective(owner, plan.run(Channel::lasting(comm, begun)?))
-}
-
-/// What a rank brings at most of each part where `ranks` cut a collective of which it brings up to `longest` bytes. `None`: that needs no parts, or too many.
-pub fn most_of_part(ranks: usize, longest: usize) -> Option<usize> {
-    let most = lines::part_of(ranks).min(CUT_BYTES_MAX);
-    (lines::fits(ranks, most) && longest > most && longest.div_ceil(most) <= PARTS_MAX).then_some(most)
-}
-
-/// Of a collective that is cut its parts, and what a rank brings of each at most. All ranks say the same: not before the one that gets slots for `comm`, which is
-/// one of its first.
-fn parts_of<P: Plan>(plan: &P, comm: &Comm, longest: usize) -> Option<(Vec<impl Plan + use<P>>, usize)> {
-    let ranks = comm.size() as usize;
-    let most = most_of_part(ranks, longest)?;
-    let has_begun = || comm.later.shared.get().is_some() || comm.later.calls.load(Ordering::Relaxed) > CALLS_BEFORE;
-    if has_begun() { Some((plan.cut(ranks, most)?, most)) } else { None }
 }
 
 /// Gets slots for the nonblocking collectives of `comm`, as a part of the one that `channel` belongs to. Where that fails, it has failed
@@ -169,8 +144,6 @@ struct Collective<P> {
     plan: P,
     begun: Begun,
     longest: usize,
-    /// It is not a further part of one that is cut, which counts once.
-    counts: bool,
     numbers: (u32, u64),
     stage: Stage,
     /// What goes by messages beside the parts, as long as it is not over.
@@ -214,8 +187,7 @@ enum Brought {
 impl<P: Plan> Collective<P> {
     /// # Errors
     /// As [`start`].
-    #[allow(clippy::too_many_arguments)]
-    fn new(function: &'static str, comm: &Comm, world: &'static World, begun: Begun, longest: usize, plan: P, counts: bool) -> Result<Collective<P>> {
+    fn new(function: &'static str, comm: &Comm, world: &'static World, begun: Begun, longest: usize, plan: P) -> Result<Collective<P>> {
         let numbers = numbers(comm, begun);
         let mut under_way = comm.later.under_way.lock();
         if under_way.collectives.len() >= UNDER_WAY_MAX {
@@ -224,20 +196,8 @@ impl<P: Plan> Collective<P> {
         under_way.collectives.push_back(Started { number: numbers.0, brought: false });
         under_way.latest = numbers.0;
         drop(under_way);
-        let mut started = Collective {
-            function,
-            comm: comm.share(),
-            world,
-            plan,
-            begun,
-            longest,
-            counts,
-            numbers,
-            stage: Stage::Undecided,
-            rest: None,
-            behind: None,
-            next: 0,
-        };
+        let mut started =
+            Collective { function, comm: comm.share(), world, plan, begun, longest, numbers, stage: Stage::Undecided, rest: None, behind: None, next: 0 };
         if comm.later.shared.get().is_some() {
             started.begin()?;
         }
@@ -246,9 +206,7 @@ impl<P: Plan> Collective<P> {
 
     /// It goes through slots.
     fn begin(&mut self) -> Result<()> {
-        if self.counts {
-            self.comm.calls.went(Way::Slots);
-        }
+        self.comm.calls.went(Way::Slots);
         self.stage = Stage::Bringing;
         if self.plan.has_rest() {
             self.rest = Some(Box::pin(self.plan.run_rest(Channel::lasting(&self.comm, self.begun)?)));
@@ -461,55 +419,5 @@ impl<P: Plan> Flagged for Collective<P> {
     fn flag(&self) -> Option<(&'static Line, usize)> {
         let (shared, rank) = (self.comm.later.slots()?, self.awaited()?);
         Some((shared.slots.state(rank), self.comm.rank as usize))
-    }
-}
-
-/// A long collective, whose parts go through slots as collectives of their own, one after the other.
-struct Cut<P> {
-    comm: Arc<Comm>,
-    parts: VecDeque<Collective<P>>,
-}
-
-impl<P: Plan> Cut<P> {
-    /// # Errors
-    /// As [`start`].
-    fn new(function: &'static str, comm: &Comm, world: &'static World, call: Call, (parts, most): (Vec<P>, usize)) -> Result<Cut<P>> {
-        let begin = |(number, part)| Collective::new(function, comm, world, comm.calls.begin(call), most, part, number == 0);
-        Ok(Cut { comm: comm.share(), parts: parts.into_iter().enumerate().map(begin).collect::<Result<_>>()? })
-    }
-
-    fn start(mut self) -> Result<handle::Request> {
-        let owner = self.comm.handle();
-        match self.step() {
-            Some(Ok(())) => Ok(request::DONE),
-            Some(Err(error)) => request::start_collective(Some(owner), async move { Err(error) }),
-            None => request::start_flagged(Some(owner), Box::new(self)),
-        }
-    }
-
-    fn under_way(&self) -> impl Iterator<Item = &Collective<P>> {
-        self.parts.iter().take(PARTS_AT_ONCE)
-    }
-}
-
-impl<P: Plan> Flagged for Cut<P> {
-    fn step(&mut self) -> Option<Result<()>> {
-        let mut at = 0;
-        while at < self.parts.len().min(PARTS_AT_ONCE) {
-            match self.parts[at].step() {
-                None => at += 1,
-                Some(Ok(())) => drop(self.parts.remove(at)),
-                error => return error,
-            }
-        }
-        self.parts.is_empty().then_some(Ok(()))
-    }
-
-    fn ready(&self, engine: &Engine) -> bool {
-        self.under_way().any(|part| part.ready(engine))
-    }
-
-    fn flag(&self) -> Option<(&'static Line, usize)> {
-        self.parts.front()?.flag()
     }
 }

@@ -3,23 +3,6 @@
 use super::*;
 use std::borrow::Cow;
 
-/// Places `from` to `to` of a block that goes in parts; as much of them as it has.
-fn part_of(block: &Buffer, from: usize, to: usize) -> Buffer {
-    let (from, to) = (from.min(block.len()), to.min(block.len()));
-    block.part(from, to - from)
-}
-
-/// The same of each of `ranks` equal blocks.
-fn part_of_each(blocks: &Buffer, ranks: usize, from: usize, to: usize) -> PerRank<Buffer> {
-    let bytes = blocks.len() / ranks;
-    (0..ranks).map(|rank| part_of(&blocks.part(rank * bytes, bytes), from, to)).collect()
-}
-
-/// Where each part of blocks of up to `longest` bytes begins and ends, at most `most` behind it.
-fn cuts(longest: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..longest).step_by(most).map(move |from| (from, from + most))
-}
-
 struct Bcast {
     call: Call,
     root: Rooted,
@@ -45,11 +28,6 @@ impl Plan for Bcast {
     #[inline]
     fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         (tuning.bcast.forced.is_none() && !self.data.is_empty()).then_some(self.data.len())
-    }
-
-    fn cut(&self, _ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
-        let part = |(from, to)| Bcast { data: part_of(&self.data, from, to), ..*self };
-        Some(cuts(self.data.len(), most).map(part).collect::<Vec<_>>())
     }
 
     #[inline]
@@ -485,16 +463,6 @@ impl Plan for Allgather {
         (tuning.allgather.forced.is_none() && !self.all.is_empty()).then_some(self.all.len() / comm.size() as usize)
     }
 
-    fn cut(&self, ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
-        let part = |(from, to)| Allgatherv {
-            call: self.call,
-            inter: self.inter,
-            mine: self.mine.as_ref().map(|mine| part_of(mine, from, to)),
-            all: part_of_each(&self.all, ranks, from, to),
-        };
-        Some(cuts(self.all.len() / ranks, most).map(part).collect::<Vec<_>>())
-    }
-
     #[inline]
     fn offer(&self, turn: &Turn) -> Result<bool> {
         match &self.mine {
@@ -575,12 +543,6 @@ struct Allgatherv {
     all: PerRank<Buffer>,
 }
 
-impl Allgatherv {
-    fn longest_block(&self) -> Option<usize> {
-        self.all.iter().map(Buffer::len).max()
-    }
-}
-
 /// `MPI_Allgatherv`.
 pub fn allgatherv(comm: &Comm, send: Data, recv: Blocks) -> Result<impl Plan + use<>> {
     let inter = comm.remote.is_some();
@@ -601,18 +563,8 @@ impl Plan for Allgatherv {
     }
 
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        let longest = self.longest_block().filter(|longest| *longest > 0 && comm.size() > 1);
+        let longest = self.all.iter().map(Buffer::len).max().filter(|longest| *longest > 0 && comm.size() > 1);
         if tuning.allgatherv.forced.is_none() { longest } else { None }
-    }
-
-    fn cut(&self, _ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
-        let part = |(from, to)| Allgatherv {
-            call: self.call,
-            inter: self.inter,
-            mine: self.mine.as_ref().map(|mine| part_of(mine, from, to)),
-            all: self.all.iter().map(|block| part_of(block, from, to)).collect(),
-        };
-        Some(cuts(self.longest_block()?, most).map(part).collect::<Vec<_>>())
     }
 
     fn needs(&self, rank: usize) -> bool {
@@ -651,7 +603,6 @@ impl Plan for Allgatherv {
 struct Alltoall {
     call: Call,
     inter: bool,
-    me: usize,
     from: Option<Buffer>,
     into: Buffer,
 }
@@ -666,7 +617,7 @@ pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>
         same_bytes(from.len(), into.len())?;
     }
     let call = Call::new(Kind::Alltoall).bytes(into.len() / peers(comm)).of(&recv).inter(inter);
-    Ok(Alltoall { call, inter, me: comm.rank as usize, from, into })
+    Ok(Alltoall { call, inter, from, into })
 }
 
 impl Plan for Alltoall {
@@ -682,18 +633,6 @@ impl Plan for Alltoall {
         (tuning.alltoall.forced.is_none() && !self.into.is_empty())
             .then_some(longest_part(Kind::Alltoall, self.into.len() / ranks, ranks))
             .filter(|longest| *longest > 0)
-    }
-
-    fn cut(&self, ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
-        let part = |(from, to)| Alltoallv {
-            call: self.call,
-            inter: self.inter,
-            me: self.me,
-            from: self.from.as_ref().map(|all| part_of_each(all, ranks, from, to)),
-            into: part_of_each(&self.into, ranks, from, to),
-        };
-        let each = (most - shared::table_bytes(ranks)) / (ranks - 1);
-        Some(cuts(self.into.len() / ranks, each).map(part).collect::<Vec<_>>())
     }
 
     #[inline]

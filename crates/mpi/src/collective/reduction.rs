@@ -4,7 +4,6 @@ use super::*;
 use crate::coll::Reducer;
 use crate::op;
 use crate::pair::Sends;
-use std::ops::Range;
 
 /// The memory of a vector that is reduced, and how its elements must lie for the operation.
 #[derive(Clone)]
@@ -30,12 +29,6 @@ impl VectorPlace {
     #[inline]
     fn shared_bytes(&self) -> Option<usize> {
         (self.spread.is_none() && !self.buffer.is_empty()).then_some(self.buffer.len())
-    }
-
-    /// Bytes `range` of it, whole elements. Where it [can be reduced in shared memory](VectorPlace::shared_bytes).
-    fn part(&self, range: Range<usize>) -> VectorPlace {
-        let count = self.count * range.len() / self.buffer.len().max(1);
-        VectorPlace { buffer: self.buffer.part(range.start, range.len()), count, spread: None }
     }
 
     /// # Errors
@@ -66,12 +59,6 @@ impl VectorPlace {
             unsafe { Buffer::planned(start, at_once, at_once * layout.size, layout.program().clone()) }
         })
     }
-}
-
-/// Vectors of `bytes` in parts of up to `most`, whole elements each. `None` where an operation gets the whole vector.
-fn cut(op: &Operation, bytes: usize, most: usize) -> Option<impl Iterator<Item = Range<usize>> + use<>> {
-    let step = most / op.element_bytes() * op.element_bytes();
-    (step > 0 && !op.keeps_layout()).then(|| (0..bytes).step_by(step.max(1)).map(move |from| from..bytes.min(from + step)))
 }
 
 /// As [`exchanged`], of a vector.
@@ -220,19 +207,6 @@ impl Plan for Reduce {
         self.collect(turn)
     }
 
-    fn cut(&self, _ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
-        let op = self.op.as_ref()?;
-        let own = self.mine.as_ref().unwrap_or(&self.into);
-        let part = |range: Range<usize>| Reduce {
-            call: self.call,
-            root: self.root,
-            op: Some(op.clone()),
-            mine: self.mine.as_ref().map(|mine| mine.part(range.clone())),
-            into: if self.root.here() { self.into.part(range) } else { VectorPlace::NONE },
-        };
-        cut(op, own.buffer.len(), most).map(|ranges| ranges.map(part).collect::<Vec<_>>())
-    }
-
     #[inline]
     fn needs(&self, _rank: usize) -> bool {
         self.root.here()
@@ -335,17 +309,6 @@ impl Plan for Allreduce {
     #[inline]
     fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         self.longest(comm, tuning)
-    }
-
-    fn cut(&self, _ranks: usize, most: usize) -> Option<Vec<impl Plan + use<>>> {
-        let part = |range: Range<usize>| Allreduce {
-            call: self.call,
-            inter: self.inter,
-            op: self.op.clone(),
-            mine: self.mine.as_ref().map(|mine| mine.part(range.clone())),
-            into: self.into.part(range),
-        };
-        cut(&self.op, self.into.buffer.len(), most).map(|ranges| ranges.map(part).collect::<Vec<_>>())
     }
 
     #[inline]

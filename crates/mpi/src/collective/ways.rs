@@ -121,11 +121,6 @@ fn streams_among_many(kind: Kind) -> bool {
     matches!(kind, Kind::Bcast | Kind::Allgather | Kind::Alltoall | Kind::Reduce | Kind::Allreduce | Kind::ReduceScatterBlock | Kind::Scan | Kind::Exscan)
 }
 
-/// Whether [`super::Plan::cut`] cuts a nonblocking one.
-fn is_cut(kind: Kind) -> bool {
-    matches!(kind, Kind::Bcast | Kind::Reduce | Kind::Allreduce | Kind::Allgather | Kind::Allgatherv | Kind::Alltoall)
-}
-
 /// Longest part of `kind`, bytes, up to which its nonblocking form goes through slots of its own among `ranks` that share memory, of lengths that
 /// were looked at by powers of two; 0 where it has no bytes. `None`: it goes by messages.
 pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
@@ -141,8 +136,7 @@ pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
             _ => usize::MAX,
         };
         let longest = longest_part(kind, *bytes, ranks);
-        let cut = || is_cut(kind) && crate::later::most_of_part(ranks, longest).is_some();
-        *bytes <= whole && (lines::fits(ranks, longest) || cut())
+        *bytes <= whole && lines::fits(ranks, longest)
     };
     let lengths = std::iter::successors(Some(8), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= BYTES_MAX);
     if kind == Kind::Barrier { Some(0).filter(through_slots) } else { lengths.filter(through_slots).last() }
@@ -189,14 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn nonblocking_ones_go_through_slots_up_to_what_they_take_whole_or_in_parts() {
+    fn nonblocking_ones_go_through_slots_up_to_what_they_take_whole() {
         assert_eq!(longest_later(Kind::Barrier, 64), Some(0));
-        assert_eq!((longest_later(Kind::Gather, 2), longest_later(Kind::Gather, 64)), (Some(lines::part_of(2)), Some(lines::part_of(64))));
-        for kind in [Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Allgatherv] {
-            assert_eq!((longest_later(kind, 2), longest_later(kind, 3)), (Some(BYTES_MAX), Some(BYTES_MAX)));
-            assert_eq!(longest_later(kind, 64), Some(BYTES_MAX.min(1024 * lines::part_of(64))));
-        }
-        assert_eq!(longest_later(Kind::ReduceScatterBlock, 3), Some(lines::part_of(3)));
+        assert_eq!((longest_later(Kind::Bcast, 2), longest_later(Kind::Bcast, 64)), (Some(lines::part_of(2)), Some(lines::part_of(64))));
+        assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::part_of(3) / 2));
+        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::part_of(2)), Some(lines::part_of(3))));
         assert_eq!((longest_later(Kind::Alltoallv, 2), longest_later(Kind::Alltoallv, 4)), (Some(lines::part_of(2)), Some(lines::part_of(4) / 4)));
         for (kind, ranks) in [(Kind::Gatherv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1), (Kind::Alltoallv, 65), (Kind::Alltoallv, 1)]
         {
