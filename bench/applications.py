@@ -14,9 +14,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -110,32 +109,6 @@ def folder_for(name: str, ranks: int, work: Path) -> Path:
     return folder
 
 
-def timed(command: list[str], library: bench.Library, folder: Path, limit_s: float) -> tuple[float, str, float]:
-    """Seconds of a run, what went wrong (empty if nothing), and the share of the processors, 0 to 1, that others used meanwhile."""
-    for _ in range(fair.TRIES):
-        watch, start = fair.Watch(), time.monotonic()
-        child = subprocess.Popen(
-            command,
-            env=bench.environment(library),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = child.communicate(timeout=limit_s)
-            trouble = "" if child.returncode == 0 else f"ended with {child.returncode}: {(output.strip().splitlines() or ['silence'])[-1]}"
-        except subprocess.TimeoutExpired:
-            bench.stop(child)
-            trouble = f"not over after {limit_s:.0f} s"
-        elapsed_s, foreign = time.monotonic() - start, watch.foreign()
-        if trouble or foreign <= fair.FOREIGN_MAX:
-            break
-    return elapsed_s, trouble, foreign
-
-
 def table(figures: dict[tuple[str, int], dict[str, float]], libraries: list[str], console: Console) -> None:
     shown = Table(title="seconds from launch to end, the shortest of all rounds")
     for column in ("program", "ranks", *libraries, "ours / best of the others"):
@@ -189,10 +162,10 @@ def main() -> int:
                         continue
                     # The binary finds the library that runs it, not the one that it was linked with.
                     home = library.launcher[0].rpartition("/bin/")[0]
-                    placed = bench.Library(**{**vars(library), "variables": {**library.variables, "LD_LIBRARY_PATH": f"{home}/lib"}})
+                    placed = replace(library, variables={**library.variables, "LD_LIBRARY_PATH": f"{home}/lib"})
                     placing = library.bind if ranks <= bench.CORES else library.unbound
                     command = [*library.launcher, *placing, "-n", str(ranks), str(wrapper), *application.command(work, ranks)]
-                    elapsed_s, trouble, foreign = timed(command, placed, folder_for(name, ranks, work), options.limit_s)
+                    _, elapsed_s, trouble, foreign = bench.run(command, placed, options.limit_s, folder_for(name, ranks, work))
                     if trouble:
                         given_up.add(library.name)
                         console.print(f"[red]{library.name}, {name} on {ranks} ranks: {trouble}")

@@ -154,19 +154,21 @@ def stop(child: subprocess.Popen) -> str:
     return output
 
 
-def run(command: list[str], library: Library | None = None, limit_s: float = RUN_LIMIT_S) -> tuple[list[dict], float, str, float]:
-    """Runs a job for at most `limit_s`: its JSON lines, wall time in seconds, what went wrong (empty if nothing), and the share of the
+def run(
+    command: list[str], library: Library | None = None, limit_s: float = RUN_LIMIT_S, folder: Path | None = None
+) -> tuple[list[dict], float, str, float]:
+    """Runs a job for at most `limit_s`, in `folder` if that is given: its JSON lines, wall time in seconds, what went wrong (empty if nothing), and the share of the
     processors, 0 to 1, that others used meanwhile. Done again where that was too much."""
     for _ in range(fair.TRIES):
         watch = fair.Watch()
-        lines, elapsed_s, trouble = run_once(command, library, limit_s)
+        lines, elapsed_s, trouble = run_once(command, library, limit_s, folder)
         foreign = watch.foreign()
         if trouble or foreign <= fair.FOREIGN_MAX:
             break
     return lines, elapsed_s, trouble, foreign
 
 
-def run_once(command: list[str], library: Library | None, limit_s: float) -> tuple[list[dict], float, str]:
+def run_once(command: list[str], library: Library | None, limit_s: float, folder: Path | None = None) -> tuple[list[dict], float, str]:
     start = time.monotonic()
     child = subprocess.Popen(
         command,
@@ -175,6 +177,7 @@ def run_once(command: list[str], library: Library | None, limit_s: float) -> tup
         stderr=subprocess.PIPE,
         text=True,
         env=environment(library),
+        cwd=folder,
         start_new_session=True,
     )
     try:

@@ -6,7 +6,7 @@
  * timeout: 300
  * env: WHIMBREL_COLLECTIVE_CHECK=20
  */
-#include "world.h"
+#include "coll_later.h"
 
 enum { MOST = 8, AT_ONCE = 3, KINDS = 9, ROUNDS = 14, LONGS = 160000 };
 
@@ -19,26 +19,9 @@ static struct one {
 static MPI_Op second;
 static MPI_Datatype apart_type;
 
-/* Keeps the value of the higher rank where that is not negative: the order of ranks matters. */
-static void last_one(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-    (void)type;
-    for (int i = 0; i < *count; i++)
-        if (((long *)inout)[i] < 0)
-            ((long *)inout)[i] = ((long *)in)[i];
-}
-
 static long value(int r, int number, int i)
 {
     return r * 1000003L + number * 10007L + i;
-}
-
-static void *copy_of(const void *from, size_t bytes)
-{
-    void *copy = malloc(bytes);
-    CHECK(copy != NULL);
-    memcpy(copy, from, bytes);
-    return copy;
 }
 
 static void begin_one(struct one *o, MPI_Comm comm, int number, uint64_t *seed)
@@ -180,18 +163,18 @@ static void rows(MPI_Comm comm, int rounds, uint64_t seed)
 static void pairs(MPI_Comm comm)
 {
     enum { PAIRS = 70001 };
-    struct pair { double value; int place; } *own = malloc(sizeof *own * PAIRS), *best;
+    struct pair { double value; int place; } *own = malloc(sizeof *own * PAIRS), *best = malloc(sizeof *best * PAIRS);
     for (int round = 0; round < 3; round++) {
         MPI_Request request;
         for (int i = 0; i < PAIRS; i++)
             own[i] = (struct pair){(rank + i + round) % size, rank};
-        best = copy_of(own, sizeof *own * PAIRS);
+        memcpy(best, own, sizeof *own * PAIRS);
         OK(MPI_Iallreduce(round % 2 ? MPI_IN_PLACE : (void *)own, best, PAIRS, MPI_DOUBLE_INT, MPI_MAXLOC, comm, &request));
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         for (int i = 0; i < PAIRS; i++)
             CHECK(best[i].value == size - 1 && (best[i].place + i + round) % size == size - 1);
-        free(best);
     }
+    free(best);
     free(own);
 }
 
